@@ -22,6 +22,7 @@ mod due;
 mod ended;
 mod expiry;
 mod item_size;
+mod labels;
 mod samples;
 mod shared;
 mod tasks;

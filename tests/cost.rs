@@ -140,6 +140,24 @@ async fn documents_beyond_the_first_kilobyte_cost_a_write_unit_each() {
     assert_eq!(found[4..], [(10, 23.0, 11.0), (20, 44.0, 21.0)]);
 }
 
+/// Each label is one write unit of the submission. With labels, the submission reads the task first.
+#[tokio::test]
+async fn a_label_costs_a_write_unit() {
+    for (labels, expected) in [
+        (json!({}), [6.0, 2.0]),
+        (json!({ "n": "${ input.n }" }), [7.0, 3.0]),
+        (json!({ "n": "${ input.n }", "none": "${ input.none }" }), [7.0, 3.0]),
+        (json!({ "n": "${ input.n }", "task": "${ task.id }" }), [8.0, 3.0]),
+    ] {
+        let mut definition = serde_json::to_value(sequential_workflow(1)).unwrap();
+        definition["labels"] = labels;
+        let workflow = serde_json::from_value(definition).unwrap();
+        let costs = measured(UsageScenario::new(workflow)).await;
+        let [written, read, requests, ..] = costs.all().rounded();
+        assert_eq!(([written, read], requests), (expected, 1.1));
+    }
+}
+
 /// A task of one step with an input or an output of this many bytes.
 fn one_step_with(bytes: usize, is_input: bool) -> UsageScenario {
     let of = |is_long: bool, name| document_of(if is_long { bytes } else { 20 }, name);

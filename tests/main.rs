@@ -36,6 +36,7 @@ mod event_source;
 mod external_endpoints;
 mod faults;
 mod history;
+mod labels;
 mod lifetimes;
 mod missing_agents;
 mod overload;

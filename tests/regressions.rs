@@ -66,7 +66,7 @@ async fn alerts_that_exceed_one_request_are_published_in_several() {
         let at = deployment.clock.clone();
         let now = steward_runtime::ports::Clock::now(&at) - SignedDuration::from_hours(48);
         let timing = ports.timing();
-        let (mut task, document) = accept(&submission, &plan, None, now, timing);
+        let (mut task, document) = accept(&submission, &plan, None, now, timing).unwrap();
         // One of the ten tasks has completed only one item.
         let items = if n == 0 { 1 } else { 100 };
         let done = || StepRecord::new(StepState::Completed { attempt: Some(1) });
@@ -148,7 +148,8 @@ async fn a_save_of_an_earlier_task_with_the_same_id_is_rejected() {
         None,
         now - SignedDuration::from_hours(24 * 60),
         ports.timing(),
-    );
+    )
+    .unwrap();
     assert_eq!(
         ports.store().create(&first, document.as_ref()).await.unwrap(),
         CreateOutcome::Created
@@ -162,7 +163,7 @@ async fn a_save_of_an_earlier_task_with_the_same_id_is_rejected() {
     };
     assert!(matches!(ports.store().save(&ended).await.unwrap(), SaveOutcome::Saved));
     // The task expired, so its id can be reused.
-    let (second, document) = accept(&submission, &workflow, None, now, ports.timing());
+    let (second, document) = accept(&submission, &workflow, None, now, ports.timing()).unwrap();
     assert_eq!(
         ports.store().create(&second, document.as_ref()).await.unwrap(),
         CreateOutcome::Created

@@ -85,7 +85,8 @@ fn task(number: usize, due: Timestamp) -> Task {
         None,
         submitted_at,
         timing,
-    );
+    )
+    .unwrap();
     Task { due: Some(due), ..task }
 }
 

@@ -60,6 +60,7 @@ fn task_of_twenty_steps(running: u32) -> Task {
         stop_cause: StopCause::default(),
         paused_at: None,
         input_edit_id: None,
+        labels: [].into(),
         parent: None,
         retention_for_parent: None,
         rerun: None,

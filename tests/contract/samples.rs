@@ -52,6 +52,7 @@ pub(super) fn new_task(task_id: &str) -> Task {
         due: Some(at(10)),
         reply_to: None,
         tenant: None,
+        labels: [].into(),
         parent: None,
         retention_for_parent: None,
         rerun: None,
@@ -121,6 +122,9 @@ pub(super) fn full_task(task_id: &str) -> Task {
         due: Some(at(110) + Duration::from_millis(999)),
         reply_to: Some("https://sqs.eu-west-1.amazonaws.com/000000000000/client-x".to_owned()),
         tenant: Some("acme".parse().unwrap()),
+        labels: [("customer", "42"), ("name", "Zoë, \"ß\"")]
+            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+            .into(),
         traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned()),
         undo_reason: Some("requested by ann".to_owned()),
         undo_is_final: true,

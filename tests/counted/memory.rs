@@ -172,7 +172,7 @@ fn fan_out_of_numbers() -> u64 {
         retention: Timing::RETENTION,
     };
     let (pending, _) =
-        core_submission::accept(&submission, &plan, None, Timestamp::UNIX_EPOCH, timing);
+        core_submission::accept(&submission, &plan, None, Timestamp::UNIX_EPOCH, timing).unwrap();
     let ports = constant(Results {
         plan,
         task: without_documents(pending),

@@ -108,11 +108,7 @@ impl StateStore for Constant {
         Ok(PutOutcome::Stored)
     }
 
-    async fn extend_documents(
-        &self,
-        _: &DocumentOwner,
-        _: DocumentRetention,
-    ) -> Result<(), PortError> {
+    async fn extend_documents(&self, _: &Task) -> Result<(), PortError> {
         yield_now().await;
         Ok(())
     }

@@ -41,6 +41,7 @@ fn task() -> Task {
         due: Some(at),
         reply_to: Some("https://example.com/1".to_owned()),
         tenant: Some("acme".parse().unwrap()),
+        labels: [("customer".parse().unwrap(), "42".parse().unwrap())].into(),
         parent: Some(ParentStep {
             task_id: "p-1".parse().unwrap(),
             step: "pack[3]".parse().unwrap(),

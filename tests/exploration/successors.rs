@@ -166,7 +166,7 @@ fn submit(workflow: &ExploredWorkflow, model: &ModelState, undo: bool) -> Succes
     // An attribute that no decision reads makes the item larger.
     let filler = Some("x".repeat(workflow.filler_bytes));
     let (task, separate) =
-        accept(&submission, &workflow.definition, filler, model.now, workflow.timing);
+        accept(&submission, &workflow.definition, filler, model.now, workflow.timing).unwrap();
     let mut after = model.clone();
     separate.into_iter().for_each(|document| after.write(&document));
     after.extend_expiries(None, &task);

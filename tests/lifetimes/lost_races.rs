@@ -39,7 +39,7 @@ impl Interceptor for LivesLonger {
             let mut task = self.store.load(&task).await?.unwrap();
             task.revision += 1;
             task.retention_start += 100 * DAY;
-            self.store.extend_documents(&task.document_owner(), task.document_retention()).await?;
+            self.store.extend_documents(&task).await?;
             assert!(matches!(self.store.save(&task).await?, SaveOutcome::Saved));
         }
         effect.await

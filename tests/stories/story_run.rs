@@ -152,7 +152,8 @@ impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
             DocumentPlaces::InItem => None,
             DocumentPlaces::Separate => Some("x".repeat(limits::INLINE_DOCUMENTS_BYTES_MAX)),
         };
-        let (task, separate) = accept(&submission, plan, filler, self.now, *timing);
+        let (task, separate) = accept(&submission, plan, filler, self.now, *timing)
+            .map_err(|refusal| refusal.to_string())?;
         self.documents = task.documents.iter().chain(separate).collect();
         let text = format!("{}; {}", task.process_state, due(&task));
         self.task = Some(task);

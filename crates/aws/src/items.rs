@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use steward_core::model::{
     attempt::AttemptTimes,
     document::{Document, DocumentKey, DocumentOwner, StoredDocumentKey},
+    names::{LabelValue, ValueName},
     retention::DocumentRetention,
     task::{ProcessState, Task},
     time::later,
@@ -102,6 +103,22 @@ impl Items {
         item
     }
 
+    /// The entries of a task's labels in the index of labels. They expire like the task's documents, after the task.
+    #[must_use]
+    pub fn labels(&self, task: &Task) -> Vec<ItemAttributes> {
+        let until = self.expires_at(task.document_retention()).as_second();
+        let partition = shard_of(&task.task_id, LABEL_PARTITIONS);
+        let position = label_position(task.submitted_at, task.task_id.as_str());
+        let labels = task.labels.iter().map(|(name, value)| {
+            HashMap::from([
+                ("task_id".to_owned(), text(&label_partition(name, value, partition))),
+                ("document".to_owned(), text(&position)),
+                (EXPIRES_AT.to_owned(), number(until)),
+            ])
+        });
+        labels.collect()
+    }
+
     /// The expiry of a document.
     #[must_use]
     pub fn expires_at(&self, retention: DocumentRetention) -> Timestamp {
@@ -153,6 +170,32 @@ pub(crate) fn ended(end: EndState, partition: u32) -> AttributeValue {
         EndState::In(state) => text(&format!("{state}#{partition}")),
         EndState::Resolved => text(&format!("Resolved#{partition}")),
     }
+}
+
+/// The number of partitions of a label with one value. Each supports 1,000 new tasks a second. It must never change, because
+/// the entries of a task are found by it.
+pub(crate) const LABEL_PARTITIONS: NonZeroU32 = NonZeroU32::MIN.saturating_add(7);
+
+/// The start of the keys of the index of labels.
+const LABELS: &str = "#label/";
+
+/// The key of a partition of the index of labels, which no task id can be: `#label/customer/3/42`.
+pub(crate) fn label_partition(name: &ValueName, value: &LabelValue, partition: u32) -> String {
+    format!("{LABELS}{name}/{partition}/{value}")
+}
+
+/// The task of an entry of the index of labels; `None` for any other item.
+#[must_use]
+pub fn labelled_task(item: &ItemAttributes) -> Option<&str> {
+    let field = |name| item.get(name).and_then(|value: &AttributeValue| value.as_s().ok());
+    field("task_id").filter(|key| key.starts_with(LABELS))?;
+    field("document")?.split_once('/').map(|(_, task_id)| task_id)
+}
+
+/// The sort key of a task in a partition of the index of labels: its time of submission in milliseconds, of the same number
+/// of digits for all, and the task.
+pub(crate) fn label_position(submitted_at: Timestamp, task_id: &str) -> String {
+    format!("{:015}/{task_id}", submitted_at.as_millisecond().max(0))
 }
 
 /// The error of an item that cannot be parsed.

@@ -221,7 +221,7 @@ mod tests {
             clock_skew: Duration::ZERO,
             retention: Timing::RETENTION,
         };
-        accept(&submission, &workflow, None, jiff::Timestamp::UNIX_EPOCH, timing).0
+        accept(&submission, &workflow, None, jiff::Timestamp::UNIX_EPOCH, timing).unwrap().0
     }
 
     /// Counts every metric at least once; `EXPECTED` has the numbers.

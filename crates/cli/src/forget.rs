@@ -1,4 +1,4 @@
-//! `steward forget`: erases the documents and payloads of one task, for example because a customer requests it.
+//! `steward forget`: erases the labels, documents and payloads of one task, for example because a customer requests it.
 //!
 //! It acts with the permissions of its caller, because no function of a deployment may delete items
 //! (docs/adr/0055-data-is-erased-by-the-operator-and-the-record-stays.md). The event `operator_command` is published
@@ -49,7 +49,8 @@ pub(crate) struct ForgetArgs {
 /// Erases documents and payloads, and prints what remains elsewhere.
 pub(crate) async fn run(args: ForgetArgs) -> Result<()> {
     let ForgetArgs { task: id, reason, force, delete_record, json, deployment } = args;
-    let Some(task) = deployment.store().await.load(&id).await? else {
+    let store = deployment.store().await;
+    let Some(task) = store.load(&id).await? else {
         bail!("task `{id}` does not exist");
     };
     if let Some(reason) = refusal(&task, force) {
@@ -76,7 +77,7 @@ pub(crate) async fn run(args: ForgetArgs) -> Result<()> {
         .context("nothing was erased, because the event `operator_command` was not published")?;
     let (tasks, documents) = deployment.task_tables();
     let record = if delete_record { TaskRecord::Deleted } else { TaskRecord::Kept };
-    let stores = ErasureStores { tasks, documents, payloads: &bucket };
+    let stores = ErasureStores { tasks, documents, payloads: &bucket, store: &store };
     let erased = erase(&deployment.dynamodb().await, stores, &task, &payloads, record).await?;
     let Erased { documents, payloads } = erased;
     if json {

@@ -186,6 +186,9 @@ fn header(view: &TaskView) -> String {
     if !view.reruns.is_empty() {
         lines.push(format!("run again as {}", names(&view.reruns)));
     }
+    let labels: Vec<_> =
+        view.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    lines.extend((!labels.is_empty()).then(|| format!("labels: {}", labels.join(", "))));
     lines.extend(view.error.iter().map(|error| format!("error: {error}")));
     lines.extend(view.undo_reason.iter().map(|reason| format!("reason for undo: {reason}")));
     lines.extend(view.paused_at.iter().map(|at| format!("paused since {at}")));

@@ -1,11 +1,14 @@
 //! `steward list`.
 
-use std::{cmp::Reverse, num::NonZeroUsize};
+use std::num::NonZeroUsize;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
-use steward_aws::store::{FilterTime, SearchResult, StateFilter, TaskFilter};
+use serde_json::json;
+use steward_aws::store::{
+    DynamoStore, FilterTime, Label, Labels, NewestTasks, SearchResult, StateFilter, TaskFilter,
+};
 use steward_core::model::{
     names::{StepName, Tenant, WorkflowName},
     task::Task,
@@ -35,6 +38,9 @@ pub(crate) struct ListArgs {
     /// Only tasks of this tenant.
     #[arg(long)]
     tenant: Option<Tenant>,
+    /// Only tasks with this label, such as `customer=42`; repeat it for tasks with all of several.
+    #[arg(long, value_name = "NAME=VALUE")]
+    label: Vec<Label>,
     /// Only tasks with this step, if it has failed and is not done.
     #[arg(long)]
     step: Option<StepName>,
@@ -47,8 +53,10 @@ pub(crate) struct ListArgs {
     /// Count the tasks in Error and the late ones by cause, in place of a list.
     #[arg(long)]
     group: Option<GroupBy>,
-    /// The maximum number of tasks: 100, or 10000 with `--group`. Unfinished tasks are found before those that have ended, and of
-    /// these the newest first.
+    /// Print only how many tasks there are, or that there are at least so many.
+    #[arg(long, conflicts_with = "group")]
+    count: bool,
+    /// The maximum number of tasks: the newest 100, or 10000 with `--group` and `--count`.
     #[arg(long)]
     limit: Option<NonZeroUsize>,
     /// Print a JSON array.
@@ -72,10 +80,10 @@ fn state(text: &str) -> Result<StateFilter, String> {
 }
 
 impl ListArgs {
-    /// What is searched, one after the other: for causes, the tasks in Error and then those that may be late.
+    /// What is searched for causes, one after the other: the tasks in Error, and then those that may be late.
     fn filters(&self) -> Vec<TaskFilter> {
         let filter = self.filter();
-        if self.group.is_none() || self.state.is_some() {
+        if self.state.is_some() {
             return vec![filter];
         }
         let states = [StateFilter::Unresolved, StateFilter::Unfinished];
@@ -86,6 +94,7 @@ impl ListArgs {
         TaskFilter {
             workflow: self.workflow.clone(),
             tenant: self.tenant.clone(),
+            labels: (!self.label.is_empty()).then(|| Labels(self.label.clone())),
             state: self.state,
             from: self.since.map(FilterTime),
             to: None,
@@ -95,30 +104,58 @@ impl ListArgs {
     }
 }
 
-/// Prints tasks, the newest first, or their causes.
-#[expect(clippy::print_stderr, reason = "standard output only has the list")]
+/// Prints the newest tasks, their number, or their causes.
 pub(crate) async fn list(args: ListArgs) -> Result<()> {
-    let default = if args.group.is_some() { EXAMINED } else { LISTED };
+    let default = if args.group.is_some() || args.count { EXAMINED } else { LISTED };
     let limit = args.limit.map_or(default, NonZeroUsize::get);
     let store = args.deployment.store().await;
+    if args.group.is_some() {
+        return list_causes(&args, &store, limit).await;
+    }
+    let NewestTasks { tasks, examined, more } =
+        args.filter().newest(&store, limit, limit.max(EXAMINED)).await?;
+    if args.count {
+        return print_count(tasks.len(), more, args.json);
+    }
+    if more {
+        report_more(tasks.len() >= limit, limit, examined);
+    }
+    print_tasks(&tasks, args.json)
+}
+
+/// Prints the causes of the tasks in Error and of the late ones.
+async fn list_causes(args: &ListArgs, store: &DynamoStore, limit: usize) -> Result<()> {
     let mut tasks = Vec::new();
     for filter in args.filters() {
-        let found = filter.find(&store, None, limit, limit.max(EXAMINED)).await?;
+        let found = filter.find(store, None, limit, limit.max(EXAMINED)).await?;
         let SearchResult { tasks: found, examined, next } = found;
-        match next {
-            Some(_) if found.len() >= limit => {
-                eprintln!("there may be more than {limit}: raise --limit");
-            }
-            Some(_) => eprintln!("only {examined} tasks were searched: raise --limit"),
-            None => {}
+        if next.is_some() {
+            report_more(found.len() >= limit, limit, examined);
         }
         tasks.extend(found);
     }
-    if args.group.is_some() {
-        return print_causes(&by_cause(&tasks, Timestamp::now()), args.json);
+    print_causes(&by_cause(&tasks, Timestamp::now()), args.json)
+}
+
+/// Reports that not all tasks were searched.
+#[expect(clippy::print_stderr, reason = "standard output only has the list")]
+fn report_more(is_full: bool, limit: usize, examined: usize) {
+    if is_full {
+        eprintln!("there may be more than {limit}: raise --limit");
+    } else {
+        eprintln!("only {examined} tasks were searched: raise --limit");
     }
-    tasks.sort_by_key(|task| Reverse(task.submitted_at));
-    print_tasks(&tasks, args.json)
+}
+
+/// Prints the number of tasks, and whether it is a lower bound.
+fn print_count(tasks: usize, is_lower_bound: bool, json: bool) -> Result<()> {
+    if json {
+        let count = json!({ "tasks": tasks, "is_lower_bound": is_lower_bound });
+        outln!("{}", serde_json::to_string_pretty(&count)?);
+    } else {
+        outln!("tasks: {}{tasks}", if is_lower_bound { "at least " } else { "" });
+    }
+    Ok(())
 }
 
 fn print_tasks(tasks: &[Task], json: bool) -> Result<()> {
@@ -185,8 +222,6 @@ fn retry_command(group: &CauseGroup) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

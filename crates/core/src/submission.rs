@@ -26,10 +26,12 @@ use crate::{
 pub use refusal::SubmissionRefusal;
 
 pub mod event;
+mod labels;
 pub mod payloads;
 mod refusal;
 pub mod rerun;
 
+use labels::labels_of;
 use payloads::claimed_submission;
 use refusal::{attribute_text, too_large};
 
@@ -151,14 +153,17 @@ pub fn is_traceparent(text: &str) -> bool {
 
 /// Creates a new task with its submission. Returns the document with the submission if it does not fit into the task's
 /// item.
-#[must_use]
+///
+/// # Errors
+/// The refusal, if a label cannot be computed.
 pub fn accept(
     submission: &Submission,
     plan: &Plan,
     traceparent: Option<String>,
     now: Timestamp,
     timing: Timing,
-) -> (Task, Option<Document>) {
+) -> Result<(Task, Option<Document>), SubmissionRefusal> {
+    let labels = labels_of(submission, plan, now)?;
     let complete_by = later(now, plan.complete_within);
     let task = Task {
         task_id: submission.task_id.clone(),
@@ -178,6 +183,7 @@ pub fn accept(
         due: Some(later(now, timing.pickup_within.min(plan.shortest_deadline()))),
         reply_to: submission.reply_to.clone(),
         tenant: submission.tenant.clone(),
+        labels,
         parent: submission.parent.clone(),
         rerun: submission.rerun.as_ref().map(Rerun::from),
         retention_for_parent: submission.retention,
@@ -200,7 +206,7 @@ pub fn accept(
     let mut task = if submission.undo { undone_before_start(task, now) } else { task };
     let documents = vec![submission_document(submission, &task, now)];
     let separate = place_documents(&mut task, plan, documents).pop();
-    (task, separate)
+    Ok((task, separate))
 }
 
 fn submission_document(submission: &Submission, task: &Task, now: Timestamp) -> Document {
@@ -241,6 +247,7 @@ pub fn tombstone(submission: &Submission, now: Timestamp) -> (Task, Option<Docum
         due: None,
         reply_to: None,
         tenant: submission.tenant.clone(),
+        labels: std::collections::BTreeMap::new(),
         parent: submission.parent.clone(),
         rerun: submission.rerun.as_ref().map(Rerun::from),
         retention_for_parent: submission.retention,

@@ -34,6 +34,7 @@ pub fn compare_definitions(old: &Workflow, new: &Workflow) -> Vec<DefinitionChan
     }
     found.mask(&old.mask, &new.mask);
     found.named_values(old, new);
+    found.labels(old, new);
     found.trigger(old.trigger.as_ref(), new.trigger.as_ref());
     found.time_limit("complete_within", old.complete_within, new.complete_within);
     if old.warn_after != new.warn_after {
@@ -166,6 +167,25 @@ impl Changes {
                 let why = "what reads it changes; see where it is used";
                 self.risky(format!("vars.{name}"), "changed", why);
             }
+        }
+    }
+
+    /// Compares the labels.
+    fn labels(&mut self, old: &Workflow, new: &Workflow) {
+        for (name, template) in &new.labels {
+            let at = format!("labels.{name}");
+            match old.labels.get(name) {
+                None => self.safe(at, "added", "new tasks have it; each costs a write unit more"),
+                Some(before) if before != template => {
+                    let why = "searches and dashboards meet other values in new tasks";
+                    self.risky(at, "changed", why);
+                }
+                Some(_) => {}
+            }
+        }
+        for name in old.labels.keys().filter(|name| !new.labels.contains_key(*name)) {
+            let why = "searches for it do not find new tasks";
+            self.risky(format!("labels.{name}"), "removed", why);
         }
     }
 

@@ -265,7 +265,8 @@ mod tests {
         let zero = std::time::Duration::ZERO;
         let timing = Timing { pickup_within: zero, clock_skew: zero, retention: Timing::RETENTION };
         let now = Timestamp::UNIX_EPOCH;
-        let (mut task, submitted) = accept(&parse(text).unwrap(), &plan, None, now, timing);
+        let (mut task, submitted) =
+            accept(&parse(text).unwrap(), &plan, None, now, timing).unwrap();
         let mut documents = LoadedDocuments::from_iter(submitted);
         let failed = ReplyOutcome::Failed {
             reason: "HTTP 402".to_owned(),

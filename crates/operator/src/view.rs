@@ -21,7 +21,7 @@ use steward_core::{
         document::{Document, DocumentKey},
         earlier_key::{EarlierKey, Ran},
         items::ItemRecords,
-        names::{AgentName, Part, StepName, TaskId, Tenant, WorkflowName},
+        names::{AgentName, LabelValue, Part, StepName, TaskId, Tenant, ValueName, WorkflowName},
         step::{Progress, StepRecord, StepState},
         task::{ProcessState, Task},
     },
@@ -39,6 +39,8 @@ pub struct TaskView {
     pub task_id: TaskId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Tenant>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<ValueName, LabelValue>,
     pub workflow: WorkflowName,
     pub version: u32,
     pub process_state: ProcessState,
@@ -292,6 +294,7 @@ impl TaskView {
         Self {
             task_id: task.task_id.clone(),
             tenant: task.tenant.clone(),
+            labels: task.labels.clone(),
             workflow: task.workflow.clone(),
             version: task.version,
             process_state: task.process_state,

@@ -115,12 +115,9 @@ pub trait StateStore: Send + Sync {
         document: &Document,
     ) -> impl Future<Output = Result<PutOutcome, PortError>> + Send;
 
-    /// Extends the expiry of all separate documents of `owner` that would expire earlier than by `retention`.
-    fn extend_documents(
-        &self,
-        owner: &DocumentOwner,
-        retention: DocumentRetention,
-    ) -> impl Future<Output = Result<(), PortError>> + Send;
+    /// Extends the expiry of all separate documents of `task`, and of what refers to it, that would expire earlier than by its
+    /// [retention](Task::document_retention).
+    fn extend_documents(&self, task: &Task) -> impl Future<Output = Result<(), PortError>> + Send;
 
     /// Reads documents that are items of their own. The result omits documents that do not exist.
     fn documents(

@@ -184,13 +184,9 @@ impl<S: StateStore, I: Interceptor> StateStore for Intercepted<S, I> {
         self.interceptor.intercept(call, effect, other).await
     }
 
-    async fn extend_documents(
-        &self,
-        owner: &DocumentOwner,
-        retention: DocumentRetention,
-    ) -> Result<(), PortError> {
-        let effect = self.inner.extend_documents(owner, retention);
-        self.interceptor.intercept(PortCall::ExtendDocuments(owner), effect, other).await
+    async fn extend_documents(&self, task: &Task) -> Result<(), PortError> {
+        let (owner, effect) = (task.document_owner(), self.inner.extend_documents(task));
+        self.interceptor.intercept(PortCall::ExtendDocuments(&owner), effect, other).await
     }
 
     async fn documents(

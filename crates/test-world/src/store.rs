@@ -309,14 +309,10 @@ impl StateStore for MemoryStore {
         Ok(found.filter_map(|stored| stored.present(now)).cloned().collect())
     }
 
-    async fn extend_documents(
-        &self,
-        owner: &DocumentOwner,
-        retention: DocumentRetention,
-    ) -> Result<(), PortError> {
-        let until = self.items.expires_at(retention).as_second();
-        let mut tables = lock(&self.tables);
-        let of_owner = tables.documents.iter_mut().filter(|((of, _), _)| of == owner);
+    async fn extend_documents(&self, task: &Task) -> Result<(), PortError> {
+        let until = self.items.expires_at(task.document_retention()).as_second();
+        let (owner, mut tables) = (task.document_owner(), lock(&self.tables));
+        let of_owner = tables.documents.iter_mut().filter(|((of, _), _)| *of == owner);
         for (_, stored) in of_owner {
             stored.expires_at = stored.expires_at.map(|at| at.max(until));
         }

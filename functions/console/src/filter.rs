@@ -36,7 +36,7 @@ mod tests {
 
     fn task() -> Task {
         let task = json!({
-            "task_id": "o-1", "t": "acme", "workflow": "order", "v": 1, "i": 1_780_000_000_000_u64, "k": 0, "process_state": "Error",
+            "task_id": "o-1", "t": "acme", "l": { "customer": "42", "shop": "a" }, "workflow": "order", "v": 1, "i": 1_780_000_000_000_u64, "k": 0, "process_state": "Error",
             "revision": 7, "complete_by": 0, "submitted_at": 1_780_000_000_000_u64,
             "error": "step `charge`: Card declined", "undo_reason": "step charge: 402 Payment Required",
             "steps": {
@@ -53,7 +53,7 @@ mod tests {
             filter("workflow=&state=&from=&to=&step=&error=&id=x").unwrap(),
             TaskFilter::default()
         );
-        let query = "workflow=order&tenant=acme&state=Error&from=2026-11-21T18%3A25&step=charge&error=50%25+off+%26+more";
+        let query = "workflow=order&tenant=acme&label=customer%3D42%2C+shop%3Da%26b&state=Error&from=2026-11-21T18%3A25&step=charge&error=50%25+off+%26+more";
         let read = filter(query).unwrap();
         assert_eq!(read.error.as_deref(), Some("50% off & more"));
         assert_eq!(read.from.unwrap().0, "2026-11-21T18:25:00Z".parse().unwrap());
@@ -69,6 +69,7 @@ mod tests {
             ("state=Lost", "`Lost` is not the state"),
             ("from=noon", "`noon` is not a time"),
             ("tenant=a+b", "tenant `a b` is not valid"),
+            ("label=customer", "`customer` is not a label; write it as customer=42"),
         ] {
             let refused = filter(query).unwrap_err().to_string();
             assert!(refused.contains(expected), "{refused}");
@@ -83,6 +84,10 @@ mod tests {
             ("workflow=return", false),
             ("tenant=acme", true),
             ("tenant=globex", false),
+            ("label=customer%3D42", true),
+            ("label=customer%3D42,shop%3Da", true),
+            ("label=customer%3D42,shop%3Db", false),
+            ("label=region%3Deu", false),
             ("state=Error", true),
             ("state=unfinished", false),
             ("state=Processed", false),

@@ -65,8 +65,11 @@ pub(crate) async fn record_as<P: Ports>(
         Ok(has_payloads) => has_payloads,
         Err(refusal) => return unless_recorded(ports, submission, refusal).await,
     };
-    let (task, separate) =
-        accept(submission, plan, traceparent, ports.clock().now(), ports.timing());
+    let accepted = accept(submission, plan, traceparent, ports.clock().now(), ports.timing());
+    let (task, separate) = match accepted {
+        Ok(accepted) => accepted,
+        Err(refusal) => return unless_recorded(ports, submission, refusal).await,
+    };
     if let Err(refusal) = check_stored_size(submission, &task.payload_place()) {
         return unless_recorded(ports, submission, refusal).await;
     }

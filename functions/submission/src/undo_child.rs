@@ -38,12 +38,10 @@ pub(crate) async fn undo_child<P: Ports>(
         None => {
             let (name, now) = (&submission.workflow, ports.clock().now());
             let workflow = ports.definitions().workflow(name, submission.version).await?;
-            let (task, separate) = match workflow {
-                Some(workflow) => {
-                    accept(submission, &workflow, traceparent.clone(), now, ports.timing())
-                }
-                None => tombstone(submission, now),
-            };
+            let accepted = workflow.and_then(|workflow| {
+                accept(submission, &workflow, traceparent.clone(), now, ports.timing()).ok()
+            });
+            let (task, separate) = accepted.unwrap_or_else(|| tombstone(submission, now));
             match ports.store().create(&task, separate.as_ref()).await? {
                 CreateOutcome::Created => {
                     tracing::info!(%task_id, event = "submitted", to = "Undone", "task transition");

@@ -1,9 +1,9 @@
-//! Extends the expiry of a task's documents.
+//! Extends the expiry of a task's documents, and of the entries of its labels.
 
 use aws_sdk_dynamodb::{operation::update_item::UpdateItemError, types::AttributeValue};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
-use steward_core::model::document::DocumentOwner;
+use steward_core::model::task::Task;
 use steward_runtime::ports::PortError;
 
 use super::{dynamo_store::DynamoStore, item_fields::read_key};
@@ -20,13 +20,11 @@ const AT_ONCE: usize = 16;
 const TOLERANCE_S: i64 = 3_600;
 
 impl DynamoStore {
-    /// Sets the expiry of the documents of `owner` to `until`, except those that expire later or almost then. Costs one read of all
-    /// documents, and one write for each changed document.
-    pub(super) async fn extend(
-        &self,
-        owner: &DocumentOwner,
-        until: Timestamp,
-    ) -> Result<(), PortError> {
+    /// Makes the documents of a task expire not before its retention ends, or almost not. Costs one read of all documents, one
+    /// write for each changed document, and one for each label.
+    pub(super) async fn extend(&self, task: &Task) -> Result<(), PortError> {
+        let (owner, until) =
+            (task.document_owner(), self.items.expires_at(task.document_retention()));
         let operation = || format!("extend the expiry of the documents of {}", owner.task_id);
         let query = self.documents_of(&owner.task_id).consistent_read(true);
         let query = query.projection_expression("task_id, document, expires_at");
@@ -41,6 +39,7 @@ impl DynamoStore {
                 early.push(item);
             }
         }
+        early.extend(self.items.labels(task));
         let extended = early.into_iter().map(|item| self.extend_one(item, until, operation()));
         stream::iter(extended).buffer_unordered(AT_ONCE).try_collect().await
     }

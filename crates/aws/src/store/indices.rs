@@ -1,7 +1,7 @@
 //! Reads the indices of the table of tasks: one partition page by page for the supervisor, and all partitions as one
 //! list, or as a count, for the console. An index lags behind the table by a moment.
 
-use std::{collections::HashMap, fmt, ops::Range, str::FromStr};
+use std::{collections::HashMap, fmt, ops::Range, str::FromStr, time::Duration};
 
 use aws_sdk_dynamodb::{
     operation::query::builders::QueryFluentBuilder,
@@ -9,7 +9,10 @@ use aws_sdk_dynamodb::{
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
-use steward_core::model::names::{TaskId, WorkflowName};
+use steward_core::model::{
+    names::{TaskId, WorkflowName},
+    time::later,
+};
 use steward_runtime::ports::{EndedTask, PortError, ended_index_partitions};
 
 use super::{
@@ -22,7 +25,7 @@ use crate::{
 };
 
 /// The number of partitions that are queried concurrently.
-const PARTITIONS_AT_ONCE: usize = 16;
+pub(super) const PARTITIONS_AT_ONCE: usize = 16;
 
 /// An index of the table of tasks.
 #[derive(Debug, Clone, Copy)]
@@ -80,13 +83,13 @@ impl PartitionQuery {
 /// One task in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskListEntry {
-    /// The due time or the end time, depending on the index.
+    /// The due time, the end time or the time of submission, depending on the index.
     pub at: Timestamp,
     /// The task.
     pub task_id: TaskId,
     /// The workflow of the task. Only the index `ended` contains it.
     pub workflow: Option<WorkflowName>,
-    partition: usize,
+    pub(super) partition: usize,
 }
 
 impl TaskListEntry {
@@ -117,6 +120,20 @@ pub struct ListCursor {
 impl fmt::Display for ListCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.at.as_millisecond(), self.partition, self.task_id)
+    }
+}
+
+impl ListCursor {
+    /// The exclusive end of what a list with the newest first has not shown of a partition. Entries with the same time are
+    /// ordered by partition, so the list has already shown those of lower partitions.
+    pub(super) fn end(&self, partition: usize) -> Timestamp {
+        let is_shown = partition < self.partition;
+        later(self.at, Duration::from_millis(u64::from(!is_shown)))
+    }
+
+    /// The last entry that the list has shown, if it is of this partition.
+    pub(super) fn last_of(&self, partition: usize) -> Option<(Timestamp, &TaskId)> {
+        (partition == self.partition).then_some((self.at, &self.task_id))
     }
 }
 
@@ -160,6 +177,20 @@ impl DynamoStore {
         limit: usize,
     ) -> Result<TaskList, PortError> {
         self.list(self.due_partitions(), after, limit).await
+    }
+
+    /// The same tasks, those with the latest due time first.
+    ///
+    /// # Errors
+    /// DynamoDB failed, or an entry is unreadable.
+    pub async fn list_latest_due(
+        &self,
+        after: Option<&ListCursor>,
+        limit: usize,
+    ) -> Result<TaskList, PortError> {
+        let queries = self.due_partitions().into_iter();
+        let queries = queries.map(|query| PartitionQuery { newest_first: true, ..query });
+        self.list(queries.collect(), after, limit).await
     }
 
     /// Up to `limit` tasks that ended in one of these ways during `within`, whose end is exclusive. The newest come
@@ -237,16 +268,7 @@ impl DynamoStore {
             Ok::<_, PortError>(TaskList { entries, more: last.is_some() })
         });
         let pages: Vec<_> = stream::iter(pages).buffered(PARTITIONS_AT_ONCE).try_collect().await?;
-        let more = pages.iter().any(|page| page.more);
-        let mut entries: Vec<_> = pages.into_iter().flat_map(|page| page.entries).collect();
-        // The sort is stable, so entries with the same time stay ordered by partition.
-        entries.sort_by_key(|entry| {
-            let at = entry.at.as_millisecond();
-            if newest_first { -at } else { at }
-        });
-        let more = more || entries.len() > limit;
-        entries.truncate(limit);
-        Ok(TaskList { entries, more })
+        Ok(merged(pages, newest_first, limit))
     }
 
     /// Counts the entries of several partitions, at most about twice `limit`. The tasks are spread evenly over the
@@ -320,6 +342,20 @@ impl DynamoStore {
             .scan_index_forward(!newest_first)
             .limit(limit)
     }
+}
+
+/// Merges the pages of several partitions, in the order of the partitions, into one page.
+pub(super) fn merged(pages: Vec<TaskList>, newest_first: bool, limit: usize) -> TaskList {
+    let more = pages.iter().any(|page| page.more);
+    let mut entries: Vec<_> = pages.into_iter().flat_map(|page| page.entries).collect();
+    // The sort is stable, so entries with the same time stay ordered by partition.
+    entries.sort_by_key(|entry| {
+        let at = entry.at.as_millisecond();
+        if newest_first { -at } else { at }
+    });
+    let more = more || entries.len() > limit;
+    entries.truncate(limit);
+    TaskList { entries, more }
 }
 
 /// The attributes of a task in an index. Only the index `ended` contains the workflow.

@@ -1,26 +1,29 @@
 //! The filter of the task index, which also selects the tasks of a bulk command.
 //!
-//! Tasks are read from two indexes of the state store: unfinished tasks by due time, and ended tasks, newest first. All
-//! other criteria have no index, so the tasks are examined one by one, up to a limit. The result says where to continue.
+//! Tasks are read from two indexes of the state store: unfinished tasks by due time, and ended tasks, newest first. A search
+//! for labels reads the index of the first label, newest first. All other criteria have no index, so the tasks are examined one
+//! by one, up to a limit. The result says where to continue.
 
-use std::{collections::HashSet, fmt, str::FromStr};
+use std::{collections::HashSet, fmt, str::FromStr, time::Duration};
 
 use jiff::{Timestamp, civil, tz::TimeZone};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use steward_core::model::{
     names::{StepName, TaskId, Tenant, WorkflowName},
     task::{ProcessState, Task},
+    time::later,
 };
 use steward_runtime::ports::PortError;
 
 use super::{
     dynamo_store::DynamoStore,
     indices::{ListCursor, TaskList},
+    labels::{Label, Labels},
 };
 use crate::items::EndState;
 
 /// The number of index entries in one read.
-const READ_SIZE: usize = 100;
+pub(super) const READ_SIZE: usize = 100;
 
 /// The criteria; a task must match all that are present.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -32,6 +35,9 @@ pub struct TaskFilter {
     /// The tenant.
     #[serde(deserialize_with = "optional")]
     pub tenant: Option<Tenant>,
+    /// The labels, all of them.
+    #[serde(rename = "label", deserialize_with = "optional")]
+    pub labels: Option<Labels>,
     /// The state.
     #[serde(deserialize_with = "optional")]
     pub state: Option<StateFilter>,
@@ -137,9 +143,10 @@ where
 
 /// An index of tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TaskIndex {
+pub(super) enum TaskIndex {
     Unfinished,
     Ended,
+    Labelled,
 }
 
 /// Where a search continues: after a task of an index, or at the start of the index.
@@ -154,6 +161,7 @@ impl fmt::Display for PageCursor {
         let index = match self.index {
             TaskIndex::Unfinished => 'u',
             TaskIndex::Ended => 'e',
+            TaskIndex::Labelled => 'l',
         };
         match &self.after {
             Some(cursor) => write!(f, "{index}{cursor}"),
@@ -166,7 +174,8 @@ impl FromStr for PageCursor {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let index = [('u', TaskIndex::Unfinished), ('e', TaskIndex::Ended)];
+        let index =
+            [('u', TaskIndex::Unfinished), ('e', TaskIndex::Ended), ('l', TaskIndex::Labelled)];
         let mut found = index.iter().filter_map(|(c, index)| Some((index, text.strip_prefix(*c)?)));
         let (index, rest) =
             found.next().ok_or_else(|| format!("`{text}` is not a valid position in the index"))?;
@@ -208,10 +217,11 @@ impl TaskFilter {
     /// The names and values of the criteria that are present, as in a form or query string.
     #[must_use]
     pub fn pairs(&self) -> Vec<(&'static str, String)> {
-        let Self { workflow, tenant, state, from, to, step, error } = self;
+        let Self { workflow, tenant, labels, state, from, to, step, error } = self;
         let pairs = [
             ("workflow", workflow.as_ref().map(ToString::to_string)),
             ("tenant", tenant.as_ref().map(ToString::to_string)),
+            ("label", labels.as_ref().map(ToString::to_string)),
             ("state", state.map(|state| state.to_string())),
             ("from", from.map(|from| from.to_string())),
             ("to", to.map(|to| to.to_string())),
@@ -242,7 +252,8 @@ impl TaskFilter {
             }
             let size = READ_SIZE.min(examined_max - found.examined);
             let page = self.read_page(store, index, after.as_ref(), size).await?;
-            let last = self.add_matching(store, &page, limit, (&mut found, &mut seen)).await?;
+            let all = (&mut found, &mut seen);
+            let last = self.add_matching(store, index, &page, limit, all).await?;
             place = match last {
                 Some(after) => Some(PageCursor { index, after: Some(after) }),
                 None => self.index_after(index).map(|index| PageCursor { index, after: None }),
@@ -252,9 +263,10 @@ impl TaskFilter {
     }
 
     /// Adds the matching tasks of a page of index entries to `found`. Returns where the index continues; `None` at its end.
-    async fn add_matching(
+    pub(super) async fn add_matching(
         &self,
         store: &DynamoStore,
+        index: TaskIndex,
         page: &TaskList,
         limit: usize,
         (found, seen): (&mut SearchResult, &mut HashSet<TaskId>),
@@ -269,6 +281,8 @@ impl TaskFilter {
         for (at, entry) in page.entries.iter().enumerate() {
             found.examined += 1;
             if let Some(task) = tasks.next_if(|task| task.task_id == entry.task_id)
+                // The entry may be that of an earlier task with this id, or of an attempt to record it.
+                && (index != TaskIndex::Labelled || task.submitted_at == entry.at)
                 && self.matches(&task)
                 && seen.insert(task.task_id.clone())
             {
@@ -283,7 +297,7 @@ impl TaskFilter {
     }
 
     /// Reads a page of an index.
-    async fn read_page(
+    pub(super) async fn read_page(
         &self,
         store: &DynamoStore,
         index: TaskIndex,
@@ -297,7 +311,18 @@ impl TaskFilter {
                 let from = self.from.map_or(Timestamp::MIN, |from| from.0);
                 store.list_ended(&self.ends(), from..Timestamp::MAX, after, size).await
             }
+            TaskIndex::Labelled => {
+                let Some(label) = self.labels().first() else { return Ok(TaskList::default()) };
+                let from = self.from.map_or(Timestamp::MIN, |from| from.0);
+                let to = self.to.map_or(Timestamp::MAX, |to| later(to.0, Duration::from_millis(1)));
+                store.list_labelled(label, from..to, after, size).await
+            }
         }
+    }
+
+    /// The labels that a task must have.
+    pub(super) fn labels(&self) -> &[Label] {
+        self.labels.as_ref().map_or(&[], |labels| &labels.0)
     }
 
     /// The ways to end that the filter accepts.
@@ -313,7 +338,10 @@ impl TaskFilter {
     }
 
     /// The indexes to search, in this order.
-    fn indexes(&self) -> &'static [TaskIndex] {
+    pub(super) fn indexes(&self) -> &'static [TaskIndex] {
+        if !self.labels().is_empty() {
+            return &[TaskIndex::Labelled];
+        }
         match self.state {
             None => &[TaskIndex::Unfinished, TaskIndex::Ended],
             Some(StateFilter::Unresolved) => &[TaskIndex::Ended],
@@ -334,9 +362,10 @@ impl TaskFilter {
     /// Whether a task matches.
     #[must_use]
     pub fn matches(&self, task: &Task) -> bool {
-        let Self { workflow, tenant, state, from, to, step, error } = self;
+        let Self { workflow, tenant, labels: _, state, from, to, step, error } = self;
         workflow.as_ref().is_none_or(|workflow| *workflow == task.workflow)
             && tenant.as_ref().is_none_or(|tenant| Some(tenant) == task.tenant.as_ref())
+            && self.labels().iter().all(|label| label.is_of(task))
             && state.is_none_or(|state| state.includes(task.process_state))
             && (*state != Some(StateFilter::AwaitingCallback) || awaits_callback(task))
             && (*state != Some(StateFilter::Late) || is_late(task, Timestamp::now()))
@@ -379,7 +408,9 @@ mod tests {
 
     #[test]
     fn a_cursor_round_trips() {
-        for cursor in ["u", "e", "u1780000000000.3.o-1", "e1780000000000.0.a.b:c"] {
+        for cursor in
+            ["u", "e", "u1780000000000.3.o-1", "e1780000000000.0.a.b:c", "l1780000000000.2.o-1"]
+        {
             assert_eq!(cursor.parse::<PageCursor>().unwrap().to_string(), cursor);
         }
         for text in ["", "x1.2.o", "e1.2", "e1.x.o"] {

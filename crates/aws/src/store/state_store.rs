@@ -52,6 +52,14 @@ fn too_large(error: PortError) -> PortError {
     PortError { source: ItemTooLarge(message).into(), ..error }
 }
 
+/// The task of an item, and whether `new` may replace it.
+fn read_existing(item: ItemAttributes, new: &Task) -> Result<(Box<Task>, bool), PortError> {
+    let expires_at = expires_at(&item);
+    let existing = read_task(item).map_err(corrupt(format!("read task {}", new.task_id)))?;
+    let may_be_replaced = existing.may_be_replaced_by(expires_at, new);
+    Ok((Box::new(existing), may_be_replaced))
+}
+
 impl StateStore for DynamoStore {
     async fn load(&self, id: &TaskId) -> Result<Option<Task>, PortError> {
         let item = self.task_item(id, || format!("load task {id}")).await?;
@@ -65,15 +73,23 @@ impl StateStore for DynamoStore {
         separate: Option<&Document>,
     ) -> Result<CreateOutcome, PortError> {
         let id = &task.task_id;
+        if !task.labels.is_empty() {
+            // A repeated submission writes no entries of labels.
+            let item = self.task_item(id, || format!("create task {id}")).await?;
+            let existing = item.map(|item| read_existing(item, task)).transpose()?;
+            if let Some((existing, false)) = existing {
+                return Ok(CreateOutcome::Exists(Some(existing)));
+            }
+            self.write_labels(task).await?;
+        }
         let item = match self.write_new(task, separate, WriteCondition::IsNew).await? {
             WriteOutcome::Done => return Ok(CreateOutcome::Created),
             WriteOutcome::ConditionFailed(None) => return Ok(CreateOutcome::Exists(None)),
             WriteOutcome::ConditionFailed(Some(item)) => item,
         };
-        let expires_at = expires_at(&item);
-        let existing = read_task(item).map_err(corrupt(format!("read task {id}")))?;
-        if !existing.may_be_replaced_by(expires_at, task) {
-            return Ok(CreateOutcome::Exists(Some(Box::new(existing))));
+        let (existing, may_be_replaced) = read_existing(item, task)?;
+        if !may_be_replaced {
+            return Ok(CreateOutcome::Exists(Some(existing)));
         }
         // Replaces the expired task, on the condition that it has not changed since the read.
         let unchanged = WriteCondition::Same(existing.revision, existing.submitted_at);
@@ -146,12 +162,8 @@ impl StateStore for DynamoStore {
         found.map(|item| read_document(item).map_err(corrupt(operation()))).collect()
     }
 
-    async fn extend_documents(
-        &self,
-        owner: &DocumentOwner,
-        retention: DocumentRetention,
-    ) -> Result<(), PortError> {
-        Box::pin(self.extend(owner, self.items.expires_at(retention))).await
+    async fn extend_documents(&self, task: &Task) -> Result<(), PortError> {
+        Box::pin(self.extend(task)).await
     }
 
     async fn due_tasks(

@@ -1,11 +1,11 @@
-//! Erases the data of one task: documents and payloads. Its record stays until it expires, without documents: it still refuses a second
+//! Erases the data of one task: labels, documents and payloads. Its record stays until it expires, without documents: it still refuses a second
 //! submission with the same id, and late messages meet a task that has ended.
 
 use std::collections::HashMap;
 
 use anyhow::{Context, Result, bail};
 use aws_sdk_dynamodb::{Client, operation::update_item::UpdateItemError, types::AttributeValue};
-use steward_aws::payloads::S3Payloads;
+use steward_aws::{payloads::S3Payloads, store::DynamoStore};
 use steward_core::model::{
     document::{DocumentKey, StoredDocumentKey},
     names::TaskId,
@@ -14,8 +14,9 @@ use steward_core::model::{
 };
 use steward_runtime::payloads::PayloadStore;
 
-/// The attribute of a task with its small documents.
+/// The attributes of a task with its small documents and with its labels.
 const INLINE_DOCUMENTS: &str = "d";
+const LABELS: &str = "l";
 
 /// The number of objects in one request, which is S3's limit.
 const OBJECTS_AT_ONCE: usize = 1_000;
@@ -32,7 +33,7 @@ pub(super) enum TaskRecord {
 /// What was erased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Erased {
-    /// Items of the table of documents.
+    /// Items of the table of documents, with those of labels.
     pub(super) documents: usize,
     /// Objects of the bucket of payloads.
     pub(super) payloads: usize,
@@ -47,6 +48,8 @@ pub(super) struct ErasureStores<'a> {
     pub(super) documents: &'a str,
     /// The bucket of payloads.
     pub(super) payloads: &'a S3Payloads,
+    /// The store on the tables.
+    pub(super) store: &'a DynamoStore,
 }
 
 /// The payloads of a task and of its child tasks, those of earlier tasks with its id too.
@@ -58,13 +61,14 @@ pub(super) async fn payloads_of(payloads: &S3Payloads, task: &Task) -> Result<Ve
     keys.context("nothing was erased; --payloads-bucket names the bucket of the deployment")
 }
 
-/// Erases all documents of a task but the claims of its calls, as it was read, those of earlier tasks with its id too, and these payloads.
+/// Erases the labels of a task, all its documents but the claims of its calls, as it was read, those of earlier tasks with its id too,
+/// and these payloads.
 ///
-/// The documents in the task's own item go first, on the condition that the task has not changed. A repeated call deletes
+/// The entries of the labels go first, because the task's own item names them. Then the documents and labels in the item go, on the condition that the task has not changed. A repeated call deletes
 /// what an interrupted one left.
 ///
 /// # Errors
-/// A table or the bucket cannot be written: repeat the call. Or the task has changed since it was read: nothing was erased then.
+/// A table or the bucket cannot be written: repeat the call. Or the task has changed since it was read: only its labels were erased then.
 pub(super) async fn erase(
     client: &Client,
     stores: ErasureStores<'_>,
@@ -72,6 +76,7 @@ pub(super) async fn erase(
     payloads: &[PayloadKey],
     record: TaskRecord,
 ) -> Result<Erased> {
+    let labels = stores.store.delete_labels(task).await?;
     match record {
         TaskRecord::Kept => erase_inline(client, stores.tasks, task).await?,
         TaskRecord::Deleted => {}
@@ -89,19 +94,20 @@ pub(super) async fn erase(
         let delete = delete.expression_attribute_values(":revision", revision(task.revision));
         delete.send().await.context(operation)?;
     }
-    Ok(Erased { documents, payloads: payloads.len() })
+    Ok(Erased { documents: labels + documents, payloads: payloads.len() })
 }
 
-/// Removes the documents in the item of the task. The revision grows, so that no decision on the old state is saved.
+/// Removes the documents and labels in the item of the task. The revision grows, so that no decision on the old state is saved.
 async fn erase_inline(client: &Client, table: &str, task: &Task) -> Result<()> {
     let operation = format!("erase the documents in task {}", task.task_id);
     let update = client
         .update_item()
         .table_name(table)
         .key("task_id", AttributeValue::S(task.task_id.to_string()))
-        .update_expression("SET revision = :next REMOVE #documents")
+        .update_expression("SET revision = :next REMOVE #documents, #labels")
         .condition_expression("revision = :revision")
         .expression_attribute_names("#documents", INLINE_DOCUMENTS)
+        .expression_attribute_names("#labels", LABELS)
         .expression_attribute_values(":revision", revision(task.revision))
         .expression_attribute_values(":next", revision(task.revision + 1));
     match update.send().await {

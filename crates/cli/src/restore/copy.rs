@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 use aws_sdk_dynamodb::{Client, operation::put_item::PutItemError, types::AttributeValue};
 use futures_util::{StreamExt, stream};
 use jiff::Timestamp;
+use steward_aws::items::labelled_task;
 use steward_core::{limits, model::names::TaskId};
 
 /// The number of items that are written concurrently. Each costs at least one write unit, so a table without warm capacity
@@ -150,7 +151,8 @@ pub(super) async fn with_children(
 
 /// Whether the item belongs to one of the tasks. Records that instances share belong to none.
 fn is_of(item: &HashMap<String, AttributeValue>, tasks: Option<&BTreeSet<String>>) -> bool {
-    tasks.is_none_or(|tasks| task_of(item).is_some_and(|id| tasks.contains(id)))
+    let owner = labelled_task(item).or_else(|| task_of(item));
+    tasks.is_none_or(|tasks| owner.is_some_and(|id| tasks.contains(id)))
 }
 
 fn parent_of(item: &HashMap<String, AttributeValue>) -> Option<&str> {

@@ -170,3 +170,61 @@ async fn tasks_are_found_and_counted_by_their_tenant() {
     nested["tenant"] = json!(7);
     submit(&harness, &nested, &[]).await.fails(&["submission 1", "invalid type"]);
 }
+
+/// Publishes a workflow whose only step waits.
+async fn publish_waiting(harness: &OperatorHarness, name: &str, wait: &str, labels: Value) {
+    let steps = json!({ "rest": { "wait": wait } });
+    let definition = json!({ "name": name, "version": 1, "labels": labels, "steps": steps });
+    let file = NamedTempFile::with_suffix(".json").unwrap();
+    std::fs::write(file.path(), definition.to_string()).unwrap();
+    let publish = ["workflow", "publish", file.path().to_str().unwrap()];
+    harness.steward(&publish).await.has(&["published"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_are_listed_by_their_labels_and_without_a_filter_the_newest_first() {
+    let harness = OperatorHarness::start().await;
+    let labels = json!({ "customer": "${ input.customer.id }", "region": "${ input.region }" });
+    publish_waiting(&harness, "slow", "1h", json!({})).await;
+    publish_waiting(&harness, "parcel", "1s", labels).await;
+    let parcel = |id: &str, customer: Value, region: &str| {
+        let input = json!({ "customer": { "id": customer }, "region": region });
+        json!({ "task_id": id, "workflow": "parcel", "input": input })
+    };
+    submit(&harness, &json!({ "task_id": "slow-1", "workflow": "slow" }), &[]).await.has(&["sent"]);
+    harness.until_state("slow-1", "Processing").await;
+    for (id, region) in [("parcel-1", "eu"), ("parcel-2", "us")] {
+        submit(&harness, &parcel(id, json!(42), region), &["--wait=30s"]).await.has(&["Processed"]);
+    }
+    let list = async |args: &[&str]| {
+        let output = harness.steward(&[&["list", "--json"], args].concat()).await;
+        let tasks: Value = serde_json::from_str(&output.out).unwrap();
+        let ids = tasks.as_array().unwrap().iter().map(|task| task["task_id"].as_str().unwrap());
+        (ids.map(str::to_owned).collect::<Vec<_>>().join(" "), output.err)
+    };
+    let of = |ids: &str| (ids.to_owned(), String::new());
+    assert_eq!(list(&[]).await, of("parcel-2 parcel-1 slow-1"));
+    let newest = ("parcel-2".to_owned(), "there may be more than 1: raise --limit\n".to_owned());
+    assert_eq!(list(&["--limit", "1"]).await, newest);
+    let both = ["--label", "customer=42", "--state", "processed", "--since", "2d"];
+    assert_eq!(list(&both).await, of("parcel-2 parcel-1"));
+    assert_eq!(list(&["--label", "customer=42", "--label", "region=eu"]).await, of("parcel-1"));
+    assert_eq!(list(&["--label", "customer=42", "--state", "error"]).await, of(""));
+    assert_eq!(list(&["--label", "customer=42", "--limit", "1"]).await, newest);
+    harness.steward(&["list", "--label", "customer"]).await.fails(&["write it as customer=42"]);
+
+    let count = ["list", "--count", "--label", "customer=42"];
+    assert_eq!(harness.steward(&count).await.out, "tasks: 2\n");
+    let bounded = [&count[..], &["--limit", "1"]].concat();
+    assert_eq!(harness.steward(&bounded).await.out, "tasks: at least 1\n");
+    let counted = harness.steward(&[&bounded[..], &["--json"]].concat()).await.out;
+    let counted: Value = serde_json::from_str(&counted).unwrap();
+    assert_eq!(counted, json!({ "tasks": 1, "is_lower_bound": true }));
+
+    harness.steward(&["show", "parcel-1"]).await.has(&["labels: customer=42, region=eu"]);
+    let forget = ["forget", "parcel-1", "--why", "the customer requested it"];
+    harness.steward(&forget).await.has(&["parcel-1: erased, 2 items in the documents table"]);
+    assert_eq!(list(&["--label", "customer=42"]).await, of("parcel-2"));
+    let shown = harness.steward(&["show", "parcel-1"]).await;
+    assert!(!shown.out.contains("customer"), "{}", shown.out);
+}

@@ -159,7 +159,7 @@ pub(crate) fn decisions(
     }))
     .unwrap();
     let now = Timestamp::from_second(1_800_000_000).unwrap();
-    let (task, document) = accept(&submission, workflow, None, now, TIMING);
+    let (task, document) = accept(&submission, workflow, None, now, TIMING).unwrap();
     let stored = LoadedDocuments::from_iter(document);
     let mut requests = VecDeque::new();
     let first = DecisionFixture { workflow: workflow.clone(), task, event: Event::Wake, stored };

@@ -109,6 +109,7 @@ impl Checker<'_> {
             self.check_trigger(trigger);
         }
         self.check_named_values();
+        self.check_labels();
         self.check_defaults();
         if workflow.steps.is_empty() {
             self.report("steps", "a workflow needs at least one step");

@@ -14,6 +14,7 @@
 //! | an `undo` that reads its own step's output, and does not ask whether there is one | warning |
 //! | attempts, pauses and extended waits of one step longer than the task's `complete_within` | warning |
 //! | the same for a path of consecutive steps | warning |
+//! | a label that reads a masked value | warning |
 //! | a division whose result depends on whether an input is written 12 or 12.0 | warning |
 //! | attempts, pauses and extended waits of one step longer than its `give_up_after` or `key_valid_for` | note |
 //! | a step with `then: alert` beside a parallel step with `then: undo` | note |
@@ -81,6 +82,7 @@ impl Workflow {
             linter.check_attempts(name, step);
             linter.check_undo(name, step);
         }
+        linter.check_labels();
         linter.check_divisions();
         linter.check_key_formats();
         linter.check_request_paths();
@@ -269,6 +271,22 @@ impl Linter<'_> {
         }
     }
 
+    /// Finds labels that show what the mask hides.
+    fn check_labels(&mut self) {
+        let workflow = self.workflow;
+        for (name, template) in &workflow.labels {
+            let uses = template.value_uses(ValueKind::Any);
+            let masked = workflow
+                .mask
+                .pointers()
+                .find(|pointer| uses.iter().any(|used| is_masked(pointer, &used.path)));
+            let Some(pointer) = masked else { continue };
+            let message = format!("reads `{pointer}`, which `mask` hides; labels are shown");
+            let hint = "search for an id in place of the value";
+            self.report(Severity::Warning, format!("labels.{name}"), message, hint);
+        }
+    }
+
     /// Finds divisions of inputs and of answers to callbacks that a schema calls numbers, and that their author may write with
     /// decimals or without.
     fn check_divisions(&mut self) {
@@ -279,6 +297,8 @@ impl Linter<'_> {
             found.extend(divided.map(|used| (at.clone(), used.path)));
         };
         self.workflow.output.iter().for_each(|template| add("output".to_owned(), template));
+        let labels = self.workflow.labels.iter();
+        labels.for_each(|(name, template)| add(format!("labels.{name}"), template));
         for (name, step) in &self.workflow.steps {
             let items = step.for_each.iter().map(|each| &each.items);
             let rounds = step.repeat.iter().map(|repeat| &repeat.until);
@@ -411,6 +431,17 @@ impl fmt::Display for StepPath<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether an expression that reads `path` reads what this pointer of a mask hides, as a whole or in part.
+fn is_masked(pointer: &str, path: &[PathKey]) -> bool {
+    let [PathKey::Field(root), read @ ..] = path else { return false };
+    let hidden = pointer.split('/').skip(1).map(|key| key.replace("~1", "/").replace("~0", "~"));
+    root == "input"
+        && hidden.zip(read).all(|(hidden, key)| match key {
+            PathKey::Field(field) => hidden == "*" || hidden == *field,
+            PathKey::Element => true,
+        })
 }
 
 fn literal_wait(step: &StepDefinition) -> Option<Duration> {
@@ -576,6 +607,30 @@ mod tests {
         ] {
             assert_eq!(body(certain), Vec::<String>::new(), "{certain}");
         }
+    }
+
+    #[test]
+    fn a_label_that_shows_what_the_mask_hides_is_a_warning() {
+        let labels = json!({
+            "card": "${ input.card.number }", "whole": "${ string(input.card) }", "first": "${ input.items[0].secret }",
+            "id": "${ input.card.id }", "task": "${ task.id }",
+        });
+        let mask = json!(["/card/number", "/items/*/secret"]);
+        let found = findings(json!({
+            "steps": { "a": { "wait": "1h" } }, "mask": mask, "labels": labels,
+        }));
+        let masked = |label: &str, pointer: &str| {
+            format!(
+                "warning: labels.{label}: reads `{pointer}`, which `mask` hides; labels are shown; \
+                 search for an id in place of the value"
+            )
+        };
+        let expected = [
+            masked("card", "/card/number"),
+            masked("first", "/items/*/secret"),
+            masked("whole", "/card/number"),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 
 mod attribute_bytes;
 
-use std::{num::NonZeroU32, str::FromStr, sync::LazyLock};
+use std::{collections::BTreeMap, num::NonZeroU32, str::FromStr, sync::LazyLock};
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -24,7 +24,7 @@ use crate::{
         inline_documents::{InlineDocument, InlineDocuments},
         items::{ItemRecords, ListSlices, text::distinct_spans_bytes},
         messages::ParentStep,
-        names::{Incarnation, Part, StepName, TaskId},
+        names::{Incarnation, LabelValue, Part, StepName, TaskId, ValueName},
         payload::PayloadPlace,
         rerun::Rerun,
         retention::DocumentRetention,
@@ -437,6 +437,7 @@ fn largest_without_steps() -> Option<Task> {
         tenant: longest(limits::TENANT_CHARS_MAX),
         // A kept step has a shorter record and its name here, and is smaller together than a step that runs.
         rerun: Some(Rerun { of: longest(limits::TASK_ID_CHARS_MAX)?, kept: [].into() }),
+        labels: largest_labels(),
         retention_for_parent: Some(DocumentRetention { from: time, retention_s: Some(u64::MAX) }),
         retention_start: time,
         retention_s: Some(u64::MAX),
@@ -454,6 +455,13 @@ fn largest_without_steps() -> Option<Task> {
         steps: [].into(),
         documents: largest_documents(),
     })
+}
+
+/// As many labels as a task may have, all of the maximum length.
+fn largest_labels() -> BTreeMap<ValueName, LabelValue> {
+    let names = (0..limits::LABELS_MAX)
+        .filter_map(|n| format!("{}{n}", "x".repeat(limits::NAME_CHARS_MAX - 1)).parse().ok());
+    names.filter_map(|name| Some((name, longest(limits::LABEL_BYTES_MAX)?))).collect()
 }
 
 /// Documents that fill the kilobyte of an item up to which documents are stored in it.

@@ -82,6 +82,10 @@ pub struct Workflow {
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     #[schemars(with = "IndexMap<ValueName, String>")]
     pub vars: IndexMap<ValueName, Template>,
+    /// The labels of its tasks, by which people search for tasks: at most 10 expressions, such as `${ input.customer.id }`.
+    /// They are computed once, when a task is submitted. Each costs a write unit per task.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub labels: IndexMap<ValueName, Template>,
     /// How long a task may take as a whole, such as `90s`, `15m`, `2h` or `1d`.
     #[serde(default = "default_task_within", with = "duration")]
     #[schemars(with = "duration::Text")]
@@ -386,7 +390,8 @@ impl Workflow {
             named.add_expression(name.as_str(), template.expression().unwrap_or_default());
         }
         let steps = self.steps.values_mut().flat_map(StepDefinition::templates_mut);
-        steps.chain(&mut self.output).for_each(|template| template.resolve(&named));
+        let own = self.labels.values_mut().chain(&mut self.output);
+        steps.chain(own).for_each(|template| template.resolve(&named));
         self
     }
 

@@ -165,7 +165,7 @@ mod tests {
         let (zero, now) = (std::time::Duration::ZERO, Timestamp::UNIX_EPOCH);
         let timing = Timing { pickup_within: zero, clock_skew: zero, retention: Timing::RETENTION };
         let text = json!({ "task_id": "t", "workflow": "w", "input": "x".repeat(bytes) });
-        accept(&parse(&text.to_string()).unwrap(), plan, None, now, timing)
+        accept(&parse(&text.to_string()).unwrap(), plan, None, now, timing).unwrap()
     }
 
     fn output(number: u32, bytes: usize) -> Document {

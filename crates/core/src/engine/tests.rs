@@ -59,7 +59,8 @@ impl TaskDriver {
         let plan: Plan = serde_json::from_value(workflow).unwrap();
         let submission = json!({ "task_id": "t", "workflow": "w", "input": input }).to_string();
         let submission = parse(&submission).unwrap();
-        let (task, submitted) = accept(&submission, &plan, None, Timestamp::UNIX_EPOCH, TIMING);
+        let (task, submitted) =
+            accept(&submission, &plan, None, Timestamp::UNIX_EPOCH, TIMING).unwrap();
         let stored = LoadedDocuments::from_iter(submitted);
         Self { plan, task, stored, read: BTreeSet::new(), now: 0, redelivered: false }
     }

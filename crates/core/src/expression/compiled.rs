@@ -327,7 +327,7 @@ impl Expression {
         scope: Scope<'_>,
         budget: &mut RenderBudget,
     ) -> Result<Value, EvaluationError> {
-        let no_value = |key: &str| self.error(format!("there is no `{key}`"));
+        let no_value = |key: &str| self.absent(format!("there is no `{key}`"));
         let (root, rest) = match keys {
             [steps, step, field, rest @ ..] if steps == "steps" => {
                 let value = scope.of_step(step, field);
@@ -374,15 +374,22 @@ impl Expression {
         for (name, value) in inputs.variables() {
             context.add_variable_from_value(name, value);
         }
-        let value = cel::Value::resolve(code, &context)
-            .map_err(|error| self.error(describe(&self.source, &error)))?;
+        let value = cel::Value::resolve(code, &context).map_err(|error| {
+            let reason = describe(&self.source, &error);
+            let is_absent = matches!(error, ExecutionError::NoSuchKey(_));
+            if is_absent { self.absent(reason) } else { self.error(reason) }
+        })?;
         let json = from_cel(&value).map_err(|reason| self.error(reason))?;
         self.spend_bytes(&json, budget)?;
         Ok(json)
     }
 
     pub(super) fn error(&self, reason: String) -> EvaluationError {
-        EvaluationError { expression: self.source.clone(), reason }
+        EvaluationError { expression: self.source.clone(), reason, is_absent: false }
+    }
+
+    fn absent(&self, reason: String) -> EvaluationError {
+        EvaluationError { is_absent: true, ..self.error(reason) }
     }
 }
 

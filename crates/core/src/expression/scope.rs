@@ -153,6 +153,8 @@ impl InvalidTemplate {
 pub struct EvaluationError {
     pub(crate) expression: String,
     pub(crate) reason: String,
+    /// Whether it read a value that is absent.
+    pub(crate) is_absent: bool,
 }
 
 /// The values that expressions can read. An expression that reads an absent value fails.

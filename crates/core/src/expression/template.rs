@@ -193,7 +193,7 @@ impl Template {
     fn root(&self) -> Result<&Node, EvaluationError> {
         self.root.as_ref().map_err(|errors| {
             let reason = errors.first().map_or_else(String::new, |(_, error)| error.to_string());
-            EvaluationError { expression: String::new(), reason }
+            EvaluationError { expression: String::new(), reason, is_absent: false }
         })
     }
 

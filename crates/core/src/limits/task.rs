@@ -10,6 +10,12 @@ pub const TASK_ITEM_BYTES_MAX: usize = 350_000;
 /// kilobyte of an item, however full it is.
 pub const INLINE_DOCUMENTS_BYTES_MAX: usize = 1_024;
 
+/// Labels of a task. Each is one write unit.
+pub const LABELS_MAX: usize = 10;
+
+/// Bytes of the value of a label. The item of the task has it, and the key of the label in the index.
+pub const LABEL_BYTES_MAX: usize = 100;
+
 /// Items of one `for_each`. Items with equal records share one in the task's item. Each item has an output document.
 pub const ITEMS_MAX: u32 = 10_000;
 

@@ -5,8 +5,8 @@ use std::{borrow::Cow, fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{
-    AGENT_VERSION_CHARS_MAX, COMMAND_ID_CHARS_MAX, ITEMS_MAX, NAME_CHARS_MAX, QUEUE_NAME_CHARS_MAX,
-    STACK_ID_CHARS_MAX, TASK_ID_CHARS_MAX, TENANT_CHARS_MAX,
+    AGENT_VERSION_CHARS_MAX, COMMAND_ID_CHARS_MAX, ITEMS_MAX, LABEL_BYTES_MAX, NAME_CHARS_MAX,
+    QUEUE_NAME_CHARS_MAX, STACK_ID_CHARS_MAX, TASK_ID_CHARS_MAX, TENANT_CHARS_MAX,
 };
 
 /// The error for a text that is not a valid name or id. It contains the violated rule.
@@ -144,12 +144,21 @@ checked_text!(
 );
 
 checked_text!(
-    /// The name of a value in `vars` or `env`. It is part of expressions such as `vars.total`.
+    /// The name of a value in `vars`, `env` or `labels`. It is part of expressions such as `vars.total`.
     ValueName, "name of a value", NAME_CHARS_MAX,
     |c| c.is_ascii_alphabetic(),
     |c| c.is_ascii_alphanumeric() || c == '_',
     "[A-Za-z][A-Za-z0-9_]",
     "a letter, then letters, digits and `_`"
+);
+
+checked_text!(
+    /// The value of a label of a task.
+    LabelValue, "label", LABEL_BYTES_MAX,
+    |c| !c.is_control(),
+    |c| !c.is_control(),
+    "[^\\p{Cc}]",
+    "no control characters"
 );
 
 checked_text!(

@@ -50,7 +50,7 @@ use crate::{
         document::DocumentOwner,
         inline_documents::InlineDocuments,
         messages::{ExtendRetention, ParentStep},
-        names::{Incarnation, Part, StepName, TaskId, Tenant, WorkflowName},
+        names::{Incarnation, LabelValue, Part, StepName, TaskId, Tenant, ValueName, WorkflowName},
         part_span::PartSpan,
         payload::PayloadPlace,
         rerun::Rerun,
@@ -204,6 +204,9 @@ pub struct Task {
     /// The tenant. It never changes.
     #[serde(rename = "t", default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Tenant>,
+    /// The labels by which people search for it. They never change.
+    #[serde(rename = "l", default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<ValueName, LabelValue>,
     /// The parent task and its step, if this is a child task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<ParentStep>,

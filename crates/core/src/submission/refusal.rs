@@ -1,6 +1,9 @@
 //! Why a submission is refused, in text that is short, and valid in a message attribute.
 
-use crate::{limits, model::names::WorkflowName};
+use crate::{
+    limits,
+    model::names::{ValueName, WorkflowName},
+};
 
 /// Why a submission is refused. A retry of the same submission would be refused too.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -17,6 +20,14 @@ pub enum SubmissionRefusal {
     /// The input does not match the workflow's schema.
     #[error("{0}")]
     InvalidInput(String),
+    /// A label of the workflow cannot be computed.
+    #[error("labels.{name}: {reason}")]
+    Label {
+        /// The label.
+        name: ValueName,
+        /// Why. Contains no values.
+        reason: String,
+    },
     /// No published workflow has a trigger for the event.
     #[error("no workflow is triggered by source `{source_name}` and detail-type `{detail_type}`")]
     NoTrigger {

@@ -220,7 +220,7 @@ fn consequences_of_a_problem_are_not_reported() {
         (
             "name: order",
             "title: order",
-            "1:1: missing key `name`\n1:1: unknown key `title`; there are `name`, `version`, `description`, `input`, `mask`, `trigger`, `env`, `vars`, `complete_within`, `warn_after`, `overdue`, `retention`, `lifecycle_events`, `defaults`, `steps` and `output`",
+            "1:1: missing key `name`\n1:1: unknown key `title`; there are `name`, `version`, `description`, `input`, `mask`, `trigger`, `env`, `vars`, `labels`, `complete_within`, `warn_after`, `overdue`, `retention`, `lifecycle_events`, `defaults`, `steps` and `output`",
         ),
     ] {
         assert_eq!(errors_after_edit(from, to), expected, "{to}");

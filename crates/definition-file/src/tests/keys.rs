@@ -88,6 +88,7 @@ output: { sent: '${ steps.send.output }' }
 mask: [/card/number, '/items/*/secret']
 env: { table: orders, tries: 3, strict: false, account: null }
 vars: { total: '${ input.price * input.count }', dear: '${ vars.total > 100 && env.strict }' }
+labels: { customer: '${ input.customer.id }', dear: '${ vars.dear }', at: '${ task.submitted_at }', shop: '${ env.table }-1' }
 ";
 
 /// The errors in [`EVERYTHING`] after `from` is replaced by `to`.

@@ -21,7 +21,7 @@ fn task(workflow: ExampleWorkflow, state: ProcessState) -> Task {
     let now = jiff::Timestamp::UNIX_EPOCH;
     let submission = submission::parse(&text.to_string()).unwrap();
     let definition = Plan::new(scenario.workflow().unwrap()).unwrap();
-    let (task, _) = submission::accept(&submission, &definition, None, now, timing);
+    let (task, _) = submission::accept(&submission, &definition, None, now, timing).unwrap();
     Task { process_state: state, ended_at: Some(jiff::Timestamp::now()), ..task }
 }
 

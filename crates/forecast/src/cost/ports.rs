@@ -177,6 +177,12 @@ impl CountedCalls {
                 self.reads(Resource::TasksReads, meter::read_units(item.as_ref()));
             }
             (PortCall::Create(task, separate), PortReply::Created(created)) => {
+                let labels = items.labels(task);
+                if !labels.is_empty() {
+                    self.reads(Resource::TasksReads, meter::read_units(None));
+                    let units = labels.iter().map(meter::write_units).sum();
+                    self.writes(Resource::DocumentsWrites, units);
+                }
                 // A transaction costs double, also a refused one. The indices cost the normal price.
                 let price = if separate.is_some() { 2.0 } else { 1.0 };
                 self.writes(Resource::TasksWrites, price * meter::write_units(&items.task(task)?));

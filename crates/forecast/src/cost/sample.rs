@@ -133,6 +133,7 @@ fn all_uses(workflow: &Workflow) -> Vec<ValueUse> {
             _ => Some(used),
         }));
     }
+    uses.extend(workflow.labels.values().flat_map(|label| label.value_uses(ValueKind::Text)));
     uses.extend(workflow.output.iter().flat_map(|output| output.value_uses(ValueKind::Any)));
     uses
 }

@@ -279,6 +279,22 @@ fn a_changed_trigger_is_risky() {
 }
 
 #[test]
+fn a_label_that_is_changed_or_removed_is_risky() {
+    let with = |labels: Value| {
+        let mut definition = base();
+        definition["labels"] = labels;
+        serde_json::from_value::<Workflow>(definition).unwrap()
+    };
+    let old = with(json!({ "a": "${ input.a }", "b": "${ input.b }", "c": "${ input.c }" }));
+    let new = with(json!({ "a": "${ input.x }", "c": "${ input.c }", "d": "${ input.d }" }));
+    let changes = compare_definitions(&old, &new);
+    let changes = changes.iter().filter(|change| change.at.starts_with("labels"));
+    let texts: Vec<_> =
+        changes.map(|change| format!("{} {} {}", change.safe, change.at, change.what)).collect();
+    assert_eq!(texts, ["false labels.a changed", "true labels.d added", "false labels.b removed"]);
+}
+
+#[test]
 fn a_removed_lifecycle_event_is_risky() {
     let with = |kinds: Value| {
         let mut definition = base();

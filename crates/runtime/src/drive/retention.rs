@@ -22,7 +22,7 @@ const MESSAGES_AT_ONCE: usize = 1_000;
 /// caller saves the task afterwards: if the process crashes in between, the extension is repeated.
 pub(super) async fn extend<P: Ports>(ports: &P, plan: &Plan, task: &Task) -> Result<(), PortError> {
     let retention = task.document_retention();
-    ports.store().extend_documents(&task.document_owner(), retention).await?;
+    ports.store().extend_documents(task).await?;
     let request = |child| ExtendRetention {
         task_id: child,
         parent: task.task_id.clone(),
@@ -91,8 +91,7 @@ async fn save_extended<P: Ports>(
             Some(plan) => extend(ports, &plan, &extended).await.map_err(port)?,
             // A tombstone may belong to a workflow that does not exist.
             None if is_tombstone(&task) => {
-                let (owner, retention) = (extended.document_owner(), extended.document_retention());
-                ports.store().extend_documents(&owner, retention).await.map_err(port)?;
+                ports.store().extend_documents(&extended).await.map_err(port)?;
             }
             None => {
                 let what = format!("workflow `{name}` in version {}", task.version);

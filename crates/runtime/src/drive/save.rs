@@ -81,7 +81,7 @@ pub(super) async fn save<P: Ports>(
         }
     }
     if may_expire {
-        ports.store().extend_documents(&owner, retention).await?;
+        ports.store().extend_documents(&update.task).await?;
         earlier.kept = Some(retention);
     }
     Ok(match ports.store().save(&update.task).await? {

@@ -71,7 +71,7 @@ pub(super) fn problem_type(refusal: &SubmissionRefusal) -> ProblemType {
         SubmissionRefusal::Malformed(_) => MALFORMED,
         SubmissionRefusal::TooLarge(_) => TOO_LARGE,
         SubmissionRefusal::UnknownWorkflow(_) => UNKNOWN_WORKFLOW,
-        SubmissionRefusal::InvalidInput(_) => INVALID_INPUT,
+        SubmissionRefusal::InvalidInput(_) | SubmissionRefusal::Label { .. } => INVALID_INPUT,
         SubmissionRefusal::InvalidPayload { .. } => INVALID_PAYLOAD,
         SubmissionRefusal::ReplyQueueNotAllowed => REPLY_QUEUE,
         SubmissionRefusal::IdTaken(_) | SubmissionRefusal::TooLate => ID_TAKEN,

@@ -75,6 +75,32 @@ impl Checker<'_> {
         }
     }
 
+    /// Checks `labels`. They are computed before the first step.
+    pub(super) fn check_labels(&mut self) {
+        let (count, max) = (self.workflow.labels.len(), limits::LABELS_MAX);
+        if count > max {
+            self.report("labels", format!("{count} labels; the limit is {max}"));
+        }
+        for (name, template) in &self.workflow.labels {
+            let at = format!("labels.{name}");
+            let source = template.source();
+            if source.is_array() || source.is_object() || source.is_null() {
+                let hint = Some("for example `${ input.customer.id }`".to_owned());
+                self.report_with_hint(&at, "must be a text, a number or a boolean", hint);
+            }
+            self.check_syntax(template, &at);
+            let reads = template.required_values();
+            let available = |name: &&str| NAMES_AVAILABLE_EVERYWHERE.contains(name);
+            let others = reads.names.iter().copied().filter(|name| !available(name));
+            for name in others.chain(reads.reads_steps().then_some("steps")) {
+                let message = format!(
+                    "`{name}` is not available here: the labels are computed at submission"
+                );
+                self.report(&at, message);
+            }
+        }
+    }
+
     pub(super) fn check_expression(
         &mut self,
         template: &Template,

@@ -514,7 +514,7 @@ fn submitted(task: &Task) -> impl PartialEq + '_ {
     (
         (&task.task_id, &task.workflow, task.version, task.submitted_at, task.incarnation),
         (&task.reply_to, &task.tenant, &task.parent, &task.traceparent),
-        (task.retention_for_parent, task.retention_s, &task.rerun),
+        (task.retention_for_parent, task.retention_s, &task.rerun, &task.labels),
     )
 }
 

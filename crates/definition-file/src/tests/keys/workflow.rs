@@ -287,3 +287,37 @@ fn named_values() {
         ),
     ]);
 }
+
+#[test]
+fn labels() {
+    let customer = "customer: '${ input.customer.id }'";
+    check(&[
+        (
+            customer,
+            "customer: ['${ input.customer.id }']",
+            "80:21: labels.customer: must be a text, a number or a boolean; for example `${ input.customer.id }`",
+        ),
+        (
+            customer,
+            "customer: '${ steps.job.output.id }'",
+            "80:21: labels.customer: `steps` is not available here: the labels are computed at submission",
+        ),
+        (
+            customer,
+            "customer: '${ item.id }'",
+            "80:21: labels.customer: `item` is not available here: the labels are computed at submission",
+        ),
+        (
+            customer,
+            "customer: '${ task.owner }'",
+            "80:21: labels.customer: `task` has no `owner`, only `id`, `workflow`, `submitted_at`, `complete_by`",
+        ),
+        (customer, "customer: 42", ""),
+        (customer, "1: '1'", "80:11: labels: unknown key `1`"),
+        (
+            customer,
+            "a: 1, b: 1, c: 1, d: 1, e: 1, f: 1, g: 1, h: 1",
+            "80:1: labels: 11 labels; the limit is 10",
+        ),
+    ]);
+}
