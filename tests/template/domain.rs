@@ -30,7 +30,7 @@ fn the_domain_routes_what_the_functions_serve() {
             .collect::<BTreeSet<_>>()
     };
     assert_eq!(routes("AWS_IAM"), operations(SUBMISSIONS));
-    // One route serves all operations of a callback, and the description is that of submissions.
+    // One route serves all answers to a callback, and the description is that of submissions.
     let mut public = operations(CALLBACKS);
     assert!(public.remove("GET /openapi.json"));
     public.retain(|operation| !operation.starts_with("POST /callbacks/"));
@@ -41,8 +41,9 @@ fn the_domain_routes_what_the_functions_serve() {
 #[test]
 fn the_domain_invokes_the_public_function_only_for_its_routes() {
     let domain = parse_yaml(include_str!("../../infra/domain.yaml"));
-    let sources = ["CallbacksPermission", "WebhooksPermission"]
+    let sources = ["CallbacksPermission", "CallbackPagesPermission", "WebhooksPermission"]
         .map(|name| properties(&domain, name)["SourceArn"].as_str().unwrap().to_owned());
     assert!(sources[0].ends_with("${Api}/*/POST/callbacks/*"), "{}", sources[0]);
-    assert!(sources[1].ends_with("${Api}/*/POST/webhooks/*"), "{}", sources[1]);
+    assert!(sources[1].ends_with("${Api}/*/GET/callbacks/*"), "{}", sources[1]);
+    assert!(sources[2].ends_with("${Api}/*/POST/webhooks/*"), "{}", sources[2]);
 }

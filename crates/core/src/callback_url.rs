@@ -10,6 +10,9 @@
 //!
 //! The URL is a bearer credential: who has it may answer for one step of one task, and for nothing else. The newest key
 //! signs, and all keys verify, so that a key can be replaced while URLs that it signed are still in use.
+//!
+//! A form that answers the callback contains a second token, `KEY.ISSUED.SIGNATURE`. It shows that whoever sends the form
+//! opened its page a short time ago.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -20,8 +23,11 @@ use sha2::Sha256;
 
 use crate::{limits, model::names::CallbackToken};
 
-/// What every signed text begins with, so that the keys sign nothing else by accident.
+/// What every signed text of a URL begins with, so that the keys sign nothing else by accident.
 const PURPOSE: &str = "steward-callback ";
+
+/// What every signed text of a form begins with. A signature of one purpose is worth nothing for the other.
+const FORM_PURPOSE: &str = "steward-callback-form ";
 
 /// The path of a callback's URL, before the signed token.
 pub const CALLBACKS_PATH: &str = "/callbacks/";
@@ -59,6 +65,17 @@ pub enum CallbackUrlRefusal {
     Expired(Timestamp),
 }
 
+/// Why the token of a form is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FormTokenRefusal {
+    /// It is missing, malformed, of the form of another callback, or signed by another key.
+    #[error("the form was not opened by this link")]
+    Wrong,
+    /// The form was opened too long ago.
+    #[error("the form was opened more than an hour ago")]
+    TooOld,
+}
+
 /// The base address of the callback endpoint with its keys: creates the URLs.
 #[derive(Debug, Clone)]
 pub struct CallbackUrls {
@@ -92,7 +109,7 @@ impl CallbackKeys {
         let (number, key) = &self.signing;
         let token = URL_SAFE_NO_PAD.encode(token.to_string());
         let signed = format!("{number}.{}.{token}", expires.as_second());
-        let signature = URL_SAFE_NO_PAD.encode(mac(key, &signed).finalize().into_bytes());
+        let signature = URL_SAFE_NO_PAD.encode(mac(key, PURPOSE, &signed).finalize().into_bytes());
         format!("{signed}.{signature}")
     }
 
@@ -116,17 +133,51 @@ impl CallbackKeys {
         let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| Malformed)?;
         let key = self.all.get(&number).ok_or(UnknownKey)?;
         // Compares in constant time.
-        mac(key, signed).verify_slice(&signature).map_err(|_| WrongSignature)?;
+        mac(key, PURPOSE, signed).verify_slice(&signature).map_err(|_| WrongSignature)?;
         let expires = expires.parse().ok().and_then(|s| Timestamp::from_second(s).ok());
         let expires = expires.ok_or(Malformed)?;
         let token = URL_SAFE_NO_PAD.decode(token).ok().and_then(|t| String::from_utf8(t).ok());
         let token = token.and_then(|token| token.parse().ok()).ok_or(Malformed)?;
         if expires <= now { Err(Expired(expires)) } else { Ok(token) }
     }
+
+    /// The token of a form that is opened at `now` and answers the callback with this token.
+    #[must_use]
+    pub fn sign_form(&self, token: &CallbackToken, now: Timestamp) -> String {
+        let (number, key) = &self.signing;
+        let opened = format!("{number}.{}", now.as_second());
+        let mac = mac(key, FORM_PURPOSE, &format!("{opened}.{token}"));
+        format!("{opened}.{}", URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()))
+    }
+
+    /// Checks that `text` is the token of a form that answers the callback with this token and was opened a short time ago.
+    ///
+    /// # Errors
+    /// It is another text, or the form is too old at `now`.
+    pub fn verify_form(
+        &self,
+        text: &str,
+        token: &CallbackToken,
+        now: Timestamp,
+    ) -> Result<(), FormTokenRefusal> {
+        use FormTokenRefusal::{TooOld, Wrong};
+        if text.len() > limits::SIGNED_CALLBACK_CHARS_MAX {
+            return Err(Wrong);
+        }
+        let (opened, signature) = text.rsplit_once('.').ok_or(Wrong)?;
+        let (number, second) = opened.split_once('.').ok_or(Wrong)?;
+        let key = number.parse().ok().and_then(|number: u32| self.all.get(&number)).ok_or(Wrong)?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| Wrong)?;
+        let mac = mac(key, FORM_PURPOSE, &format!("{opened}.{token}"));
+        mac.verify_slice(&signature).map_err(|_| Wrong)?;
+        let second: i64 = second.parse().map_err(|_| Wrong)?;
+        let age_s = now.as_second().saturating_sub(second);
+        if age_s > limits::CALLBACK_FORM_AGE_S_MAX { Err(TooOld) } else { Ok(()) }
+    }
 }
 
-fn mac(key: &Hmac<Sha256>, signed: &str) -> Hmac<Sha256> {
-    key.clone().chain_update(PURPOSE).chain_update(signed)
+fn mac(key: &Hmac<Sha256>, purpose: &str, signed: &str) -> Hmac<Sha256> {
+    key.clone().chain_update(purpose).chain_update(signed)
 }
 
 impl FromStr for CallbackKeys {
@@ -218,6 +269,28 @@ mod tests {
             keys(OLD).verify(&"x".repeat(100_000), at(0)),
             Err(CallbackUrlRefusal::Malformed)
         );
+    }
+
+    #[test]
+    fn the_token_of_a_form_is_valid_for_its_callback_and_for_an_hour() {
+        let (token, url) = signed(BOTH);
+        let form = keys(BOTH).sign_form(&token, at(1_000));
+        assert_eq!(keys(BOTH).verify_form(&form, &token, at(4_600)), Ok(()));
+        assert_eq!(keys(NEW).verify_form(&form, &token, at(1_000)), Ok(()));
+        let too_old = Err(FormTokenRefusal::TooOld);
+        assert_eq!(keys(BOTH).verify_form(&form, &token, at(4_601)), too_old);
+        let wrong = Err(FormTokenRefusal::Wrong);
+        let later = form.replacen(".1000.", ".2000.", 1);
+        let long = "x".repeat(100_000);
+        // The signature of the URL has another purpose.
+        for text in ["", "2.1000", &later, &url, &form[..form.len() - 1], &long] {
+            assert_eq!(keys(BOTH).verify_form(text, &token, at(1_000)), wrong, "{text}");
+        }
+        assert_eq!(keys(OLD).verify_form(&form, &token, at(1_000)), wrong);
+        let other: CallbackToken = "order-8/approve[3]/i0mfvx3k5z/edit-1".parse().unwrap();
+        assert_eq!(keys(BOTH).verify_form(&form, &other, at(1_000)), wrong);
+        // Nor is the token of a form a URL.
+        assert!(keys(BOTH).verify(&form, at(0)).is_err());
     }
 
     #[test]

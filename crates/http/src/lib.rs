@@ -1,5 +1,9 @@
 //! Problem documents ([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)), the errors of Steward's HTTP APIs. Programs
 //! evaluate `type` and `status`; `title` and `detail` are for people. No `detail` contains a value of a payload.
+//!
+//! And the [form](answer_form) for the answer to a callback, which the console and the callback's own page show.
+
+pub mod answer_form;
 
 use axum::{
     http::{Method, StatusCode, header},
@@ -33,6 +37,18 @@ impl ProblemType {
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// The title, for people.
+    #[must_use]
+    pub const fn title(&self) -> &'static str {
+        self.title
+    }
+
+    /// The status of a response with a problem of this type.
+    #[must_use]
+    pub const fn status(&self) -> StatusCode {
+        self.status
     }
 
     /// The `type` in the document.

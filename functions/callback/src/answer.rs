@@ -43,6 +43,11 @@ pub(crate) fn read_failure(body: &[u8]) -> Result<CallbackOutcome, String> {
     let FailedStep { reason } = serde_json::from_slice(body).map_err(|error| {
         format!("the body is not an object with a `reason`: {}", mistake(&error))
     })?;
+    failure(&reason)
+}
+
+/// The failure with a reason.
+pub(crate) fn failure(reason: &str) -> Result<CallbackOutcome, String> {
     match limits::short_line(reason.trim(), limits::COMMAND_TEXT_CHARS_MAX) {
         reason if reason.is_empty() => Err("`reason` is empty".to_owned()),
         reason => Ok(CallbackOutcome::Failed { reason }),

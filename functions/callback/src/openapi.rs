@@ -14,11 +14,11 @@ use crate::{answer::FailedStep, problem::PROBLEMS, webhooks::AcceptedWebhook};
 
 /// The response to a callback that was sent to the scheduler.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct AcceptedCallback<'a> {
+pub(crate) struct AcceptedCallback {
     /// The task.
-    pub(crate) task_id: &'a TaskId,
+    pub(crate) task_id: TaskId,
     /// Its step, or an item of it.
-    pub(crate) step: &'a Part,
+    pub(crate) step: Part,
     /// What was sent: `completed`, `failed` or `heartbeat`.
     pub(crate) answer: &'static str,
 }
@@ -28,7 +28,7 @@ pub(crate) struct AcceptedCallback<'a> {
 pub fn description() -> Value {
     let mut generator = schema_settings("/components/schemas").into_generator();
     let _: Schema = generator.subschema_for::<FailedStep>();
-    let _: Schema = generator.subschema_for::<AcceptedCallback<'_>>();
+    let _: Schema = generator.subschema_for::<AcceptedCallback>();
     let _: Schema = generator.subschema_for::<AcceptedWebhook>();
     let mut schemas = generator.take_definitions(true);
     schemas.insert("Problem".to_owned(), problem_schema(&PROBLEMS));
@@ -48,7 +48,10 @@ pub fn description() -> Value {
                 unchanged, or with `/fail` or `/heartbeat` after it. A request that got no response, or a 5xx, may be repeated.",
         },
         "paths": {
-            "/callbacks/{token}": { "post": operation("complete", "Complete the step.", Some((false, output))) },
+            "/callbacks/{token}": {
+                "get": page(),
+                "post": operation("complete", "Complete the step.", Some((false, output))),
+            },
             "/callbacks/{token}/fail": { "post": operation("fail", "Fail the step.", Some((true, failure))) },
             "/callbacks/{token}/heartbeat": {
                 "post": operation("heartbeat", "Report that the work is still in progress.", None),
@@ -61,6 +64,39 @@ pub fn description() -> Value {
             } },
         },
         "components": { "schemas": schemas },
+    })
+}
+
+/// The page of a callback.
+fn page() -> Value {
+    let html = |description: &str| {
+        let content = json!({ "text/html": { "schema": { "type": "string" } } });
+        json!({ "description": description, "content": content })
+    };
+    json!({
+        "operationId": "show",
+        "summary": "A page on which a person answers the callback.",
+        "description": "For browsers: a request whose `Accept` prefers `text/html`. It changes nothing. Its form, whose fields are not part \
+            of this API, is sent to the same URL.",
+        "parameters": [token()],
+        "responses": {
+            "200": html("The form."),
+            "400": html("The URL is not valid."),
+            "403": html("The signature is wrong, or its key is unknown."),
+            "404": html("The task does not exist any more."),
+            "405": problem("The request does not prefer HTML."),
+            "409": html("The step does not await this answer: it has one, or it was requested again."),
+            "410": html("The URL has expired, or the time for the answer is over."),
+            "503": html("Not now: send the same request again after `Retry-After` seconds."),
+        },
+    })
+}
+
+/// The parameter of all routes of a callback.
+fn token() -> Value {
+    json!({
+        "name": "token", "in": "path", "required": true, "schema": { "type": "string" },
+        "description": "The signed token: the last part of `callback.url`.",
     })
 }
 
@@ -102,10 +138,7 @@ fn operation(id: &str, summary: &str, body: Option<(bool, Value)>) -> Value {
     let mut operation = json!({
         "operationId": id,
         "summary": summary,
-        "parameters": [{
-            "name": "token", "in": "path", "required": true, "schema": { "type": "string" },
-            "description": "The signed token: the last part of `callback.url`.",
-        }],
+        "parameters": [token()],
         "responses": {
             "202": {
                 "description": "The answer was sent to the scheduler. The scheduler refuses it if its time ends meanwhile.",

@@ -51,7 +51,11 @@ pub(crate) const INVALID_WEBHOOK: ProblemType =
 pub(crate) const WEBHOOK_TOO_LARGE: ProblemType =
     ProblemType::new(StatusCode::PAYLOAD_TOO_LARGE, "webhook-too-large", "Webhook too large");
 
-/// All types of problems.
+/// A form that does not come from a page that somebody opened a short time ago. Only pages say it, so it is no type of the API.
+pub(crate) const UNCONFIRMED_FORM: ProblemType =
+    ProblemType::new(StatusCode::FORBIDDEN, "unconfirmed-form", "Unconfirmed form");
+
+/// All types of problem documents.
 pub(crate) const PROBLEMS: [ProblemType; 18] = [
     MALFORMED_URL,
     WRONG_SIGNATURE,
@@ -80,6 +84,21 @@ pub(crate) fn of_refused_url(refusal: &CallbackUrlRefusal) -> ProblemType {
         CallbackUrlRefusal::UnknownKey => UNKNOWN_KEY,
         CallbackUrlRefusal::WrongSignature => WRONG_SIGNATURE,
         CallbackUrlRefusal::Expired(_) => URL_EXPIRED,
+    }
+}
+
+/// What a page says to a person instead of the title.
+pub(crate) fn heading(problem: &ProblemType) -> &'static str {
+    match *problem {
+        MALFORMED_URL | WRONG_SIGNATURE | UNKNOWN_KEY => "This link is not valid",
+        URL_EXPIRED | TOO_LATE => "The time to answer is over",
+        NO_SUCH_TASK => "This question does not exist any more",
+        OTHER_REQUEST => "A newer link has replaced this one",
+        NOT_AWAITED_YET => "No answer can be given right now",
+        ALREADY_ANSWERED => "This question has been answered",
+        NOT_AWAITED => "No answer is needed any more",
+        TOO_LARGE => "The answer is too large",
+        _ => problem.title(),
     }
 }
 

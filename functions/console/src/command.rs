@@ -28,6 +28,7 @@ use steward_core::{
         task::Task,
     },
 };
+use steward_http::answer_form::AnswerForm;
 use steward_operator::{
     mask::{self, MASK_TEXT},
     preview::Preview,
@@ -38,7 +39,6 @@ use steward_runtime::{
 };
 
 use crate::{
-    answer_form::{self, AnswerField, FieldKind},
     caller::ConsoleCaller,
     console::Console,
     console_command::{ConsoleCommand, new_command_id},
@@ -198,8 +198,8 @@ fn action_of_form(
         }
         Some(_) | None => None,
     };
-    let output = match (&form.output, answer_fields(data, kind, form)) {
-        (_, Some(fields)) => answer_form::answer(&fields)?,
+    let output = match (&form.output, answer_form(data, kind, form)) {
+        (_, Some(form)) => form.answer()?,
         (Some(text), None) if kind == ConsoleCommand::Approve => parse_json("answer", text)?,
         (Some(text), None) if kind == ConsoleCommand::Complete => parse_json("output", text)?,
         (Some(_) | None, None) => Value::Null,
@@ -208,14 +208,10 @@ fn action_of_form(
 }
 
 /// The fields of the answer that an approval needs. `None` if its schema has no simple form.
-fn answer_fields(
-    data: &LoadedTask,
-    kind: ConsoleCommand,
-    form: &CommandForm,
-) -> Option<Vec<AnswerField>> {
+fn answer_form(data: &LoadedTask, kind: ConsoleCommand, form: &CommandForm) -> Option<AnswerForm> {
     let step = parse_step(&form.step).ok()?;
     let schema = data.callback(step.as_ref())?.answer.as_ref()?;
-    answer_form::fields(schema.source(), &form.more).filter(|_| kind == ConsoleCommand::Approve)
+    AnswerForm::new(schema.source(), &form.more).filter(|_| kind == ConsoleCommand::Approve)
 }
 
 /// The merge patch from the current input to the edited input; `None` if they are equal.
@@ -328,7 +324,7 @@ struct CommandPage<'s> {
     input: String,
     output: String,
     /// The fields of the answer of an approval. `None`: the operator writes JSON.
-    answer: Option<Vec<AnswerField>>,
+    answer: Option<AnswerForm>,
 }
 
 impl<'s> CommandPage<'s> {
@@ -356,7 +352,7 @@ impl<'s> CommandPage<'s> {
             steps: accepted_steps(data, kind, caller),
             may_have_run: kind.takes_did_not_run() && may_have_run,
             has_mask: !plan.mask.is_empty(),
-            answer: answer_fields(data, kind, &form),
+            answer: answer_form(data, kind, &form),
             form,
             dry_run,
             input,

@@ -20,7 +20,6 @@ use axum::{
 
 mod access;
 mod agents;
-mod answer_form;
 mod assets;
 mod bulk;
 mod callbacks;
