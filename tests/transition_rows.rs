@@ -149,7 +149,7 @@ pub(crate) fn kind(event: &Event) -> &'static str {
 }
 
 /// All kinds of events.
-pub(crate) const KINDS: [&str; 24] = [
+pub(crate) const KINDS: [&str; 25] = [
     "wake",
     "swept",
     "alert sent",

@@ -56,7 +56,7 @@ pub(crate) struct TaskCommandArgs {
     /// The task's id.
     pub(crate) task: TaskId,
     #[command(flatten)]
-    options: CommandOptions,
+    pub(crate) options: CommandOptions,
 }
 
 /// Options of `steward resolve`.
@@ -71,7 +71,7 @@ pub(crate) struct ResolveArgs {
 
 /// The options that all commands for a task have.
 #[derive(Debug, Args)]
-struct CommandOptions {
+pub(crate) struct CommandOptions {
     #[command(flatten)]
     reason: CommandReason,
     /// How long to wait for the outcome.

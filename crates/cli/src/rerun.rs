@@ -126,13 +126,13 @@ struct Checker {
 pub(crate) async fn run(args: RerunArgs) -> Result<()> {
     let RerunArgs { target, choice: RerunChoice { from, version }, id, dry_run } = args;
     let action = CommandAction::Rerun { id, from, version };
-    let checker = Checker::new(&target.deployment).await;
+    let checker = Checker::new(&target.options.deployment).await;
     let old = &target.task;
     let task = checker.store.load(old).await?;
     let task = task.with_context(|| format!("task `{old}` does not exist"))?;
     match checker.check(&task, &action).await? {
         Err(reason) => bail!("{old}: {}: not sent: {reason}", action.describe(&[])),
-        Ok(planned) if dry_run && target.json => {
+        Ok(planned) if dry_run && target.options.json => {
             let preview = RerunPreview { task_id: old, planned: &planned };
             outln!("{}", serde_json::to_string_pretty(&preview)?);
             Ok(())

@@ -62,7 +62,7 @@ fn run_again(old: &mut TaskDriver, action: CommandAction) -> TaskDriver {
         Some(submission)
     });
     let submission = submitted.unwrap_or_else(|| panic!("{:?}", old.task.commands));
-    let (task, separate) = accept(&submission, &old.plan, None, at(0), TIMING);
+    let (task, separate) = accept(&submission, &old.plan, None, at(0), TIMING).unwrap();
     let stored = LoadedDocuments::from_iter(separate);
     let plan = old.plan.clone();
     TaskDriver { plan, task, stored, read: [].into(), now: 0, redelivered: false }
