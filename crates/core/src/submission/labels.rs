@@ -131,7 +131,8 @@ mod tests {
             "empty": "${ input.empty }", "text": "no ${ input.none }",
         });
         assert_eq!(labels(&wanted, &json!({ "nothing": null, "empty": "" })), Ok(json!({})));
-        assert_eq!(labels(&wanted, &json!("text")), Ok(json!({})));
+        let field = json!({ "absent": "${ input.none.id }" });
+        assert_eq!(labels(&field, &json!("a text has no fields")), Ok(json!({})));
     }
 
     #[test]
