@@ -92,7 +92,7 @@ pub(crate) async fn run(command: WorkflowCommand) -> Result<()> {
         WorkflowCommand::Check(args) => check::run(&args).await?,
         WorkflowCommand::Schema => outln!("{}", serde_json::to_string_pretty(&json_schema())?),
         WorkflowCommand::Publish { files, env, json, deployment } => {
-            publish::publish(&files, &env, json, &deployment).await?;
+            Box::pin(publish::publish(&files, &env, json, &deployment)).await?;
         }
         WorkflowCommand::Rollback { name, to, json, deployment } => {
             publish::roll_back((&name, to), json, &deployment).await?;

@@ -83,7 +83,8 @@ fn label(template: &Template, scope: Scope<'_>) -> Result<Option<LabelValue>, St
 /// A number as text. A search for 42 also finds 42.0, which other writers of JSON make of it.
 fn number_text(number: &Number) -> String {
     match number.as_f64().filter(|value| value.fract() == 0.0 && value.abs() < INTEGER_MAX) {
-        Some(integer) => format!("{integer:.0}"),
+        // The sum makes 0 of -0.
+        Some(integer) => format!("{:.0}", integer + 0.0),
         None => number.to_string(),
     }
 }
@@ -114,12 +115,12 @@ mod tests {
     fn texts_numbers_booleans_and_times_become_text() {
         let wanted = json!({
             "customer": "${ vars.id }", "shop": "${ input.shop }-${ env.stage }", "gift": "${ input.gift }",
-            "price": "${ input.price }", "whole": "${ input.whole }", "at": "${ task.submitted_at }", "fixed": 7,
+            "price": "${ input.price }", "whole": "${ input.whole }", "at": "${ task.submitted_at }", "fixed": 7, "zero": "${ input.zero }",
         });
-        let input = json!({ "customer": { "id": 42 }, "shop": "münchen", "gift": true, "price": 1.5, "whole": -3.0 });
+        let input = json!({ "customer": { "id": 42 }, "shop": "münchen", "gift": true, "price": 1.5, "whole": -3.0, "zero": -0.0 });
         let expected = json!({
             "customer": "42", "shop": "münchen-test", "gift": "true", "price": "1.5", "whole": "-3",
-            "at": "1970-01-01T00:00:00Z", "fixed": "7",
+            "at": "1970-01-01T00:00:00Z", "fixed": "7", "zero": "0",
         });
         assert_eq!(labels(&wanted, &input), Ok(expected));
     }
