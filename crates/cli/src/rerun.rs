@@ -270,6 +270,18 @@ impl Checker {
         if let Err(refusal) = kept.and_then(|()| check_input(&submission, &target)) {
             return Ok(Err(refusal.to_string()));
         }
+        let keeps = submission.rerun.as_ref().is_some_and(|rerun| !rerun.kept.is_empty());
+        if let Some(first) = task.rerun.as_ref().filter(|first| keeps && !first.kept.is_empty()) {
+            // Its effects are those that the new task relies on.
+            let first_task = self.store.load(&first.of).await?;
+            let is_undone = |task: Task| {
+                matches!(task.process_state, ProcessState::Undoing | ProcessState::Undone)
+            };
+            if first_task.is_none_or(is_undone) {
+                let of = &first.of;
+                return Ok(Err(format!("task {of}, whose effects it keeps, was undone or is gone")));
+            }
+        }
         let new_task_id = submission.task_id;
         if self.store.load(&new_task_id).await?.is_some() {
             return Ok(Err(format!("task {new_task_id} exists already: name another id")));
@@ -279,7 +291,14 @@ impl Checker {
         let has_effect = |name: &StepName| {
             let record = task.steps.get(name).filter(|_| !old.step(name).work().is_wait());
             record.is_some_and(|record| {
-                record.parts(name).any(|(_, part)| part.next_to_undo().is_some())
+                let is_open = |state: &StepState| {
+                    state.newest_attempt().is_some()
+                        && !state.is_failed()
+                        && !state.is_completed_or_skipped()
+                };
+                record.parts(name).any(|(_, part)| {
+                    part.next_to_undo().is_some() || is_open(&part.forward.state)
+                })
             })
         };
         let runs = target.steps().map(|(name, _)| name).filter(|name| !kept.contains(name));

@@ -36,7 +36,7 @@ pub fn masked_document(mask: &Mask, hidden: &HiddenValues, document: &Document) 
             if let Some(input) = body.get_mut("input") {
                 *input = apply(mask, input);
             }
-            kept_outputs_mut(&mut body).for_each(|output| *output = apply(mask, output));
+            mask_kept_outputs(mask, &mut body);
             body
         }
         DocumentKey::Output(_) | DocumentKey::OperatorOutput(..) | DocumentKey::Result(_) => {
@@ -57,25 +57,20 @@ pub fn masked_document(mask: &Mask, hidden: &HiddenValues, document: &Document) 
     }
 }
 
-/// The outputs that the submission of a rerun keeps. Of a step with items, those of the items.
+/// The outputs that the submission of a rerun keeps, and their elements: a list may be the outputs of the items of a step.
 fn kept_outputs(submission: &Value) -> impl Iterator<Item = &Value> {
     let kept = submission.pointer("/rerun/kept").and_then(Value::as_object);
     let outputs = kept.into_iter().flat_map(|kept| kept.values());
-    outputs.flat_map(|output| output.as_array().map_or(std::slice::from_ref(output), Vec::as_slice))
+    outputs.flat_map(|output| std::iter::once(output).chain(output.as_array().into_iter().flatten()))
 }
 
-/// The same, mutable.
-fn kept_outputs_mut(submission: &mut Value) -> impl Iterator<Item = &mut Value> {
+/// Masks these outputs.
+fn mask_kept_outputs(mask: &Mask, submission: &mut Value) {
     let kept = submission.pointer_mut("/rerun/kept").and_then(Value::as_object_mut);
-    let outputs = kept.into_iter().flat_map(|kept| kept.values_mut());
-    outputs.flat_map(|output| match output {
-        Value::Array(items) => items.as_mut_slice(),
-        one @ (Value::Null
-        | Value::Bool(_)
-        | Value::Number(_)
-        | Value::String(_)
-        | Value::Object(_)) => std::slice::from_mut(one),
-    })
+    for output in kept.into_iter().flat_map(|kept| kept.values_mut()) {
+        *output = apply(mask, output);
+        output.as_array_mut().into_iter().flatten().for_each(|item| *item = apply(mask, item));
+    }
 }
 
 /// The values that the mask of a workflow hides in the documents of a task.

@@ -197,6 +197,20 @@ pub struct SupervisorRun {
     /// The time up to which ended tasks are counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted_until: Option<Timestamp>,
+    /// What was done about tasks in Error.
+    #[serde(default)]
+    pub errors: ErrorsPass,
+}
+
+/// When the supervisor last did something about the tasks in Error.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorsPass {
+    /// When it read all of them, and kept those that are not settled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_at: Option<Timestamp>,
+    /// When it reported those that are not settled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported_at: Option<Timestamp>,
 }
 
 impl SupervisorRun {

@@ -54,8 +54,10 @@ pub(crate) async fn record_as<P: Ports>(
 ) -> Result<Result<Box<Task>, SubmissionRefusal>, PortError> {
     let kept = match &submission.rerun {
         Some(rerun) => {
+            let task = ports.store().load(&rerun.task_id).await?;
             let old = ports.definitions().workflow(&submission.workflow, Some(rerun.version));
-            check_kept(rerun, old.await?.as_deref(), plan)
+            let kept = check_kept(rerun, old.await?.as_deref(), plan);
+            check_source(submission, rerun, task.as_ref()).and(kept)
         }
         None => Ok(()),
     };

@@ -4,7 +4,7 @@
 
 use std::{cmp::Reverse, collections::BTreeMap, num::NonZeroU32, time::Duration};
 
-use futures_util::{StreamExt, stream};
+use futures_util::future::join_all;
 use jiff::Timestamp;
 use steward_core::{
     engine::effect::Effect,
@@ -19,6 +19,7 @@ use steward_core::{
 use steward_runtime::{
     dispatch::{OutgoingEffect, send_effects},
     drive::keep_until_resolved,
+    history::ErrorsPass,
     metrics,
     ports::{Clock, EndedTask, PortError, Ports, StateStore, ended_index_partitions, error_chain},
 };
@@ -40,41 +41,50 @@ pub struct Unresolved {
     workflows: BTreeMap<WorkflowName, u64>,
 }
 
-/// Makes the pass, if an hour has begun since the `last` run.
+/// Makes the pass, if an hour has begun since the last one, and the report, if a day has begun. What fails, or is not done by the
+/// deadline, is not noted in `done`, so that the next run repeats it.
 pub(crate) async fn keep_each_hour<P: Ports>(
     ports: &P,
-    last: Option<Timestamp>,
+    done: &mut ErrorsPass,
     at: Timestamp,
     deadline: Timestamp,
 ) -> Result<(), PortError> {
-    if !has_begun(EVERY, last, at) {
+    let (kept_at, reported_at) =
+        (*done.kept_at.get_or_insert(at), *done.reported_at.get_or_insert(at));
+    if !has_begun(EVERY, kept_at, at) {
         return Ok(());
     }
     let (found, read) = keep(ports, at, deadline).await;
-    if found.tasks > 0 && has_begun(REPORTED_AFTER, last, at) {
-        metrics::errors_unresolved(found.tasks);
-        publish(ports, found.event(at)).await?;
+    if read? {
+        done.kept_at = Some(at);
     }
-    read
+    if has_begun(REPORTED_AFTER, reported_at, at) {
+        if found.tasks > 0 {
+            publish(ports, found.event(at)).await?;
+            metrics::errors_unresolved(found.tasks);
+        }
+        done.reported_at = Some(at);
+    }
+    Ok(())
 }
 
-/// Reads the index of tasks in Error, earliest first, keeps those that are not settled, and returns the older ones. Ends at
-/// `deadline`: tasks that it has not reached by then are kept by a later pass, long before they expire.
+/// Reads the index of tasks in Error, earliest first, keeps those that are not settled, and returns the older ones, and whether it
+/// reached all by the `deadline`. It begins at another partition each minute, so that each has its turn.
 pub async fn keep<P: Ports>(
     ports: &P,
     at: Timestamp,
     deadline: Timestamp,
-) -> (Unresolved, Result<(), PortError>) {
+) -> (Unresolved, Result<bool, PortError>) {
     let mut found = Unresolved::default();
     let read = Box::pin(read_all(ports, at, deadline, &mut found)).await;
     (found, read)
 }
 
 /// Whether a period of this length has begun between the times, counted from 1970.
-fn has_begun(every: Duration, last: Option<Timestamp>, at: Timestamp) -> bool {
+fn has_begun(every: Duration, last: Timestamp, at: Timestamp) -> bool {
     let every = i64::try_from(every.as_secs()).unwrap_or(i64::MAX).max(1);
     let number = |at: Timestamp| at.as_second().div_euclid(every);
-    last.is_some_and(|last| number(last) < number(at))
+    number(last) < number(at)
 }
 
 async fn read_all<P: Ports>(
@@ -82,31 +92,35 @@ async fn read_all<P: Ports>(
     at: Timestamp,
     deadline: Timestamp,
     found: &mut Unresolved,
-) -> Result<(), PortError> {
+) -> Result<bool, PortError> {
     let shards = NonZeroU32::new(ports.store().shards()).unwrap_or(NonZeroU32::MIN);
-    for part in 0..ended_index_partitions(shards).get() {
+    let parts = ended_index_partitions(shards).get();
+    let first = u32::try_from(at.as_second().div_euclid(60).rem_euclid(i64::from(parts)));
+    let reported = earlier(at, REPORTED_AFTER);
+    for part in (0..parts).map(|part| (part + first.unwrap_or_default()) % parts) {
         let mut after = None;
-        while ports.clock().now() < deadline {
+        loop {
             let (store, within) = (ports.store(), Timestamp::MIN..at);
             let page = store.ended_tasks(ProcessState::Error, part, within, after.as_ref()).await?;
-            let kept = page.ended.into_iter().map(|ended| Box::pin(keep_one(ports, ended)));
-            let kept: Vec<_> = stream::iter(kept).buffer_unordered(AT_ONCE).collect().await;
-            let reported = earlier(at, REPORTED_AFTER);
-            kept.into_iter()
-                .flatten()
-                .filter(|kept| kept.at <= reported)
-                .for_each(|kept| found.add(kept));
+            for ended in page.ended.chunks(AT_ONCE) {
+                if ports.clock().now() >= deadline {
+                    return Ok(false);
+                }
+                let kept = ended.iter().map(|ended| Box::pin(keep_one(ports, ended)));
+                let kept = join_all(kept).await.into_iter().flatten();
+                kept.filter(|kept| kept.at <= reported).for_each(|kept| found.add(kept));
+            }
             after = page.next;
             if after.is_none() {
                 break;
             }
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Keeps a task. Returns it if it is not settled. A task that cannot be saved now is kept by the next pass.
-async fn keep_one<P: Ports>(ports: &P, ended: EndedTask) -> Option<EndedTask> {
+async fn keep_one<'e, P: Ports>(ports: &P, ended: &'e EndedTask) -> Option<&'e EndedTask> {
     match keep_until_resolved(ports, &ended.task_id).await {
         // The task may have ended again since.
         Ok(task) => task.filter(Task::is_unresolved).map(|_| ended),
@@ -118,10 +132,10 @@ async fn keep_one<P: Ports>(ports: &P, ended: EndedTask) -> Option<EndedTask> {
 }
 
 impl Unresolved {
-    fn add(&mut self, EndedTask { at, workflow, .. }: EndedTask) {
+    fn add(&mut self, EndedTask { at, workflow, .. }: &EndedTask) {
         self.tasks += 1;
-        self.since = Some(self.since.map_or(at, |since| since.min(at)));
-        *self.workflows.entry(workflow).or_default() += 1;
+        self.since = Some(self.since.map_or(*at, |since| since.min(*at)));
+        *self.workflows.entry(workflow.clone()).or_default() += 1;
     }
 
     fn event(self, at: Timestamp) -> BusEvent {

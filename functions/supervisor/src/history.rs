@@ -10,7 +10,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use steward_core::model::task::ProcessState;
 use steward_runtime::{
-    history::{EndedInMinute, SupervisorRun, uncounted_minutes},
+    history::{EndedInMinute, ErrorsPass, SupervisorRun, uncounted_minutes},
     ports::{
         Clock, PortError, Ports, SharedRecord, SharedSaveOutcome, StateStore,
         ended_index_partitions,
@@ -29,6 +29,7 @@ const FINAL_STATES: [ProcessState; 3] =
 pub(crate) async fn record<P: Ports>(
     ports: &P,
     last: Option<SharedRecord>,
+    errors: ErrorsPass,
     at: Timestamp,
     swept: SweepResult,
     deadline: Timestamp,
@@ -40,7 +41,7 @@ pub(crate) async fn record<P: Ports>(
     let (counted_until, counted) = count_minutes(ports, counted_until, now, deadline).await;
     let SweepResult { due, failed, shards_left } = swept;
     let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-    let run = SupervisorRun { at, took_ms, due, failed, shards_left, counted_until };
+    let run = SupervisorRun { at, took_ms, due, failed, shards_left, counted_until, errors };
     let record = run.record(last.map_or(0, |last| last.revision));
     // A conflict means that another supervisor recorded its run, which is as recent.
     let (SharedSaveOutcome::Saved | SharedSaveOutcome::Conflict(_)) =

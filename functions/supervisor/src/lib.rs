@@ -157,15 +157,15 @@ async fn record<P: Ports>(
     deadline: Timestamp,
 ) -> Result<(), PortError> {
     let last = ports.store().shared_record(&SupervisorRun::key()).await?;
-    let last_at = last.as_ref().and_then(SupervisorRun::read).map(|last| last.at);
+    let mut errors = last.as_ref().and_then(SupervisorRun::read).unwrap_or_default().errors;
     let until = earlier(deadline, ERRORS_WITHIN);
-    if let Err(error) = errors::keep_each_hour(ports, last_at, at, until).await {
+    if let Err(error) = errors::keep_each_hour(ports, &mut errors, at, until).await {
         tracing::warn!(
             error = error_chain(&error),
-            "tasks in Error not kept or not reported; a later run does it"
+            "tasks in Error not kept or not reported; the next run goes on"
         );
     }
-    history::record(ports, last, at, swept, deadline).await
+    history::record(ports, last, errors, at, swept, deadline).await
 }
 
 /// Does `work` until `deadline`. Whatever is not done by then is abandoned; the next run repeats it.

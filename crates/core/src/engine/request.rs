@@ -261,6 +261,15 @@ pub fn child_id(task: &Task, part: &Part) -> Result<TaskId, InvalidChildId> {
     child_id_of_edit(task, part, edit)
 }
 
+/// The ids of all child tasks that the part may have run, with any edit of the input.
+pub fn child_ids<'a>(task: &'a Task, part: &'a Part) -> impl Iterator<Item = TaskId> + 'a {
+    let record = task.record(part).into_iter();
+    let earlier = record.flat_map(|record| record.other_keys());
+    let edits = earlier.map(|key| key.input_edit_id.as_ref());
+    let earlier = edits.filter_map(move |edit| child_id_of_edit(task, part, edit).ok());
+    child_id(task, part).ok().into_iter().chain(earlier)
+}
+
 /// The same for the child task that the part ran, or runs, with this edit of the input.
 pub(crate) fn child_id_of_edit(
     task: &Task,

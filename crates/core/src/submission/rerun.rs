@@ -5,9 +5,30 @@ use crate::{
         plan::{CompiledStep, Plan},
         step::StepWork,
     },
-    model::rerun::RerunSource,
+    model::{messages::Submission, rerun::RerunSource, task::Task},
     submission::SubmissionRefusal,
 };
+
+/// Checks that the ended task has a command that submits this one.
+///
+/// # Errors
+/// It has none: somebody else wrote the submission.
+pub fn check_source(
+    submission: &Submission,
+    rerun: &RerunSource,
+    old: Option<&Task>,
+) -> Result<(), SubmissionRefusal> {
+    let is_so = |old: &Task| {
+        let of = (old.incarnation, old.version, &old.workflow, old.tenant.as_ref());
+        of == (rerun.incarnation, rerun.version, &submission.workflow, submission.tenant.as_ref())
+            && old.reruns().any(|id| *id == submission.task_id)
+    };
+    if old.is_some_and(is_so) {
+        return Ok(());
+    }
+    let (id, of) = (&submission.task_id, &rerun.task_id);
+    Err(SubmissionRefusal::Rerun(format!("task {of} has no command to be run again as {id}")))
+}
 
 /// Checks that each kept step means the same in `target` as in `old`, the version that the ended task ran, and that it comes after
 /// kept steps only.

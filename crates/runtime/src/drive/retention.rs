@@ -9,7 +9,7 @@ use crate::{
 };
 use steward_core::{
     definition::plan::{CompiledStep, Plan},
-    engine::request::child_id,
+    engine::request::child_ids,
     limits,
     model::{messages::ExtendRetention, names::TaskId, task::Task},
     submission::is_tombstone,
@@ -44,7 +44,7 @@ fn children(plan: &Plan, task: &Task) -> impl Iterator<Item = TaskId> {
     let parts = task
         .started_parts()
         .filter(move |(part, _)| plan.find(&part.step).is_some_and(CompiledStep::runs_child));
-    parts.filter_map(|(part, _)| child_id(task, &part).ok())
+    parts.flat_map(|(part, _)| child_ids(task, &part).collect::<Vec<_>>())
 }
 
 /// Extends the expiry of a child task because its parent needs it for longer. Does nothing if the child does not exist:
