@@ -321,13 +321,14 @@ async fn an_error_that_nobody_settles_is_reported_once_a_day() {
     command(&deployment, "c-1", "cancel").await;
     deployment.take_alerts().await;
     let mut reported = Vec::new();
-    for hour in 0..=60 {
+    for hour in 0..=80 {
         deployment.clock.advance_seconds(3_600);
         let alerts = run_and_take_alerts(&deployment).await;
         reported.extend(alerts.into_iter().map(|alert| (hour, alert)));
     }
     let hours: Vec<_> = reported.iter().map(|(hour, _)| *hour).collect();
-    assert!(hours.len() == 2 && hours[0] >= 23 && hours[1] == hours[0] + 24, "{reported:?}");
+    let each_day = hours.windows(2).all(|pair| pair[1] == pair[0] + 24);
+    assert!(hours.len() >= 2 && hours[0] >= 23 && each_day, "{reported:?}");
     let detail = &reported[0].1["detail"];
     assert_eq!(detail["metadata"]["event"], "errors_unresolved");
     let since = deployment.task("t").await.ended_at.unwrap().to_string();

@@ -22,6 +22,7 @@ use steward_core::{
         command::CommandAction,
         messages::Submission,
         names::{StepName, TaskId},
+        step::StepState,
         task::{ProcessState, Task},
     },
     submission::{check_input, rerun::check_kept},
@@ -90,11 +91,12 @@ enum EndState {
 
 impl From<EndState> for StateFilter {
     fn from(state: EndState) -> Self {
-        Self::In(match state {
-            EndState::Processed => ProcessState::Processed,
-            EndState::Undone => ProcessState::Undone,
-            EndState::Error => ProcessState::Error,
-        })
+        match state {
+            EndState::Processed => Self::In(ProcessState::Processed),
+            EndState::Undone => Self::In(ProcessState::Undone),
+            // What an operator has settled is not run again in bulk.
+            EndState::Error => Self::Unresolved,
+        }
     }
 }
 
@@ -279,7 +281,9 @@ impl Checker {
             };
             if first_task.is_none_or(is_undone) {
                 let of = &first.of;
-                return Ok(Err(format!("task {of}, whose effects it keeps, was undone or is gone")));
+                return Ok(Err(format!(
+                    "task {of}, whose effects it keeps, was undone or is gone"
+                )));
             }
         }
         let new_task_id = submission.task_id;
@@ -296,9 +300,9 @@ impl Checker {
                         && !state.is_failed()
                         && !state.is_completed_or_skipped()
                 };
-                record.parts(name).any(|(_, part)| {
-                    part.next_to_undo().is_some() || is_open(&part.forward.state)
-                })
+                record
+                    .parts(name)
+                    .any(|(_, part)| part.next_to_undo().is_some() || is_open(&part.forward.state))
             })
         };
         let runs = target.steps().map(|(name, _)| name).filter(|name| !kept.contains(name));

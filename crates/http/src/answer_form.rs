@@ -14,6 +14,19 @@ use steward_core::{
     model::integers::check_integers,
 };
 
+/// What a schema may say of the object as a whole that no field can show.
+const OTHER_RULES: [&str; 9] = [
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "minProperties",
+    "patternProperties",
+    "dependentRequired",
+    "$ref",
+];
+
 /// The prefix of the names of fields in the form.
 const PREFIX: &str = "answer.";
 
@@ -59,6 +72,11 @@ impl AnswerForm {
         let properties = properties.filter(|all| is_object && all.len() <= ANSWER_FIELDS_MAX)?;
         let required: Vec<_> =
             schema.get("required").and_then(Value::as_array).into_iter().flatten().collect();
+        let named = |name: &&Value| name.as_str().is_some_and(|name| properties.contains_key(name));
+        if !required.iter().all(named) || OTHER_RULES.iter().any(|rule| schema.get(rule).is_some())
+        {
+            return None;
+        }
         let fields = properties.iter().map(|(name, property)| {
             let value = entered.get(&format!("{PREFIX}{name}")).cloned().unwrap_or_default();
             let required = required.iter().any(|required| required.as_str() == Some(name));
@@ -117,7 +135,11 @@ impl AnswerField {
         Ok(Some(match self.kind {
             FieldKind::Choice(_) => Value::String(value.clone()),
             FieldKind::Text => Value::String(value.trim().to_owned()),
-            FieldKind::YesNo => Value::Bool(value == "yes"),
+            FieldKind::YesNo => match value.as_str() {
+                "yes" => Value::Bool(true),
+                "no" => Value::Bool(false),
+                _ => return Err(format!("{label} must be yes or no")),
+            },
             FieldKind::Number => {
                 let value = value.trim();
                 check_integers(value).map_err(|error| format!("{label} has {error}"))?;

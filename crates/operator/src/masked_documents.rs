@@ -61,7 +61,8 @@ pub fn masked_document(mask: &Mask, hidden: &HiddenValues, document: &Document) 
 fn kept_outputs(submission: &Value) -> impl Iterator<Item = &Value> {
     let kept = submission.pointer("/rerun/kept").and_then(Value::as_object);
     let outputs = kept.into_iter().flat_map(|kept| kept.values());
-    outputs.flat_map(|output| std::iter::once(output).chain(output.as_array().into_iter().flatten()))
+    outputs
+        .flat_map(|output| std::iter::once(output).chain(output.as_array().into_iter().flatten()))
 }
 
 /// Masks these outputs.

@@ -66,7 +66,8 @@ pub fn routes<P: Ports + 'static, K: CallbackKeySource + 'static>(
         .route("/callbacks/{token}/fail", answer(read_failure))
         .route("/callbacks/{token}/heartbeat", answer(|_| Ok(CallbackOutcome::Heartbeat)))
         .method_not_allowed_fallback(wrong_method)
-        .layer(DefaultBodyLimit::max(limits::DOCUMENT_BYTES_MAX))
+        // A form needs up to three bytes for one. The answer in it has the limit of a document.
+        .layer(DefaultBodyLimit::max(3 * limits::DOCUMENT_BYTES_MAX + 4_096))
         .with_state(Arc::new(ApiState { ports, keys }))
 }
 

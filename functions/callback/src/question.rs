@@ -24,6 +24,7 @@ use steward_core::{
     engine::{
         awaited_callback::callback_from, callback_check::check_callback, documents::LoadedDocuments,
     },
+    expression::uses::{PathKey, ValueKind, ValueUse},
     limits,
     model::{attempt::Action, messages::CallbackOutcome, names::CallbackToken, task::Task},
 };
@@ -57,15 +58,14 @@ pub(crate) fn prefers_html(headers: &HeaderMap) -> bool {
     quality("text/html") > quality("application/json")
 }
 
-/// Whether a browser sent a form. Programs send JSON, some of them under the type of a form, and with the `Accept` of a browser.
+/// Whether a browser sent a form, of whatever type. Programs send JSON, some of them under the type of a form, and with the `Accept`
+/// of a browser.
 pub(crate) fn is_form(headers: &HeaderMap, body: &[u8]) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.to_str().unwrap_or_default());
-    let is_form_type = kind.is_none_or(|kind| {
-        let kind = kind.split(';').next().unwrap_or_default();
-        kind.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded")
-    });
+    let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
+    let is_json_type = kind.eq_ignore_ascii_case("application/json");
     let is_json = serde_json::from_slice::<IgnoredAny>(body).is_ok();
-    is_form_type && !is_json && prefers_html(headers)
+    !is_json_type && !is_json && prefers_html(headers)
 }
 
 /// Shows what a callback asks. Changes nothing.
@@ -233,8 +233,16 @@ impl Question {
         state.awaiting_callback().and(state.reply_due_by())
     }
 
-    /// Who is to answer, unless that is in the task's data: whoever has the URL may not read it.
+    /// Who is to answer, unless that reads the task's data: whoever has the URL may not read it, nor why it cannot be read.
     fn from(&self) -> Option<String> {
+        let from = self.callback()?.from.as_ref()?;
+        let reads_data = |of: &ValueUse| {
+            let root = of.path.first();
+            !matches!(root, Some(PathKey::Field(root)) if ["task", "env"].contains(&root.as_str()))
+        };
+        if from.value_uses(ValueKind::Text).iter().any(reads_data) {
+            return None;
+        }
         let without_data = Task { documents: Default::default(), ..self.task.clone() };
         let plan = self.plan.as_deref()?;
         callback_from(plan, &without_data, &LoadedDocuments::new(), &self.token.step).ok()?

@@ -242,7 +242,7 @@ async fn a_browser_gets_a_page_that_answers_nothing_and_shows_no_input() {
             "Is it within the budget?",
             r#"name="answer.limit" type="number" value="" max="500" step="1" required"#,
             r#"<select id="answer.ok" name="answer.ok" required><option value=""></option>"#,
-            "<option>high</option>",
+            "<option value=\"high\">high</option>",
             r#"maxlength="60""#,
             r#"<input type="checkbox" name="sure" value="yes" required>"#,
             "Decline",

@@ -10,8 +10,9 @@ use steward_core::{
         task::Task,
     },
     submission::{
-        SubmissionRefusal, accept, check_input, is_same_submission, payloads::check_stored_size,
-        rerun::check_kept,
+        SubmissionRefusal, accept, check_input, is_same_submission,
+        payloads::check_stored_size,
+        rerun::{check_kept, check_source},
     },
 };
 use steward_runtime::{

@@ -60,8 +60,9 @@ pub(crate) async fn keep_each_hour<P: Ports>(
     }
     if has_begun(REPORTED_AFTER, reported_at, at) {
         if found.tasks > 0 {
+            let tasks = found.tasks;
             publish(ports, found.event(at)).await?;
-            metrics::errors_unresolved(found.tasks);
+            metrics::errors_unresolved(tasks);
         }
         done.reported_at = Some(at);
     }

@@ -157,7 +157,8 @@ async fn record<P: Ports>(
     deadline: Timestamp,
 ) -> Result<(), PortError> {
     let last = ports.store().shared_record(&SupervisorRun::key()).await?;
-    let mut errors = last.as_ref().and_then(SupervisorRun::read).unwrap_or_default().errors;
+    let read = last.as_ref().and_then(SupervisorRun::read);
+    let mut errors = read.map(|last| last.errors).unwrap_or_default();
     let until = earlier(deadline, ERRORS_WITHIN);
     if let Err(error) = errors::keep_each_hour(ports, &mut errors, at, until).await {
         tracing::warn!(

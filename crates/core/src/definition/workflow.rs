@@ -42,7 +42,7 @@ use crate::{
         responses::ResponseOverrides,
         step::StepState,
         task::Task,
-        time::{earlier, later},
+        time::earlier,
     },
 };
 
@@ -511,7 +511,8 @@ impl Workflow {
     pub fn late_from(&self, task: &Task) -> Option<Timestamp> {
         let is_open = !task.process_state.has_stopped() && task.paused_at.is_none();
         let after = self.warn_after.filter(|_| is_open && task.late_at.is_none())?;
-        Some(later(task.submitted_at, after))
+        // What gives the task more time, as the end of a pause, or its undo, moves this too.
+        Some(earlier(task.complete_by, self.complete_within.saturating_sub(after)))
     }
 
     /// The direct and indirect predecessors of each step.

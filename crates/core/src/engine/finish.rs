@@ -29,6 +29,13 @@ pub(crate) fn finish(
     requests: Vec<Effect>,
 ) -> Transition {
     let now = change.now();
+    if before.resolved_at.is_some() && change.task.steps != before.steps {
+        change.task.resolved_at = None;
+        // An operator who continues the task knows what it does.
+        if change.task.commands == before.commands {
+            change.fail_task_again("a step changed after an operator had settled the Error");
+        }
+    }
     let ends = change.task.process_state.has_stopped() && !before.process_state.has_stopped();
     let ended = ends || change.ends_again();
     if ended {

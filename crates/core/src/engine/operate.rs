@@ -214,7 +214,7 @@ fn cancel(executor: &mut CommandExecutor<'_, '_>, command: &Command) -> Result<(
     Ok(())
 }
 
-/// What has started goes on in Error. It could bring another effect to light, which would be another Error.
+/// What has started goes on in Error, and its end is known soon. If a step of a settled task changes nevertheless, it is another Error.
 fn resolve(executor: &mut CommandExecutor<'_, '_>) -> Result<(), RefusalReason> {
     let (now, pickup_within) =
         (executor.change.now(), executor.change.inputs.context.timing.pickup_within);
@@ -224,7 +224,7 @@ fn resolve(executor: &mut CommandExecutor<'_, '_>) -> Result<(), RefusalReason> 
             return Err("the Error is resolved".to_owned());
         }
         ProcessState::Error if task.deadline_in_error(now, pickup_within).is_some() => {
-            return Err("a step that has started goes on: wait for its end, or cancel".to_owned());
+            return Err("a step that has started goes on: wait for its end".to_owned());
         }
         ProcessState::Error => {}
         state => return Err(format!("the task is {state}, and has no Error to resolve")),
@@ -257,14 +257,20 @@ fn resume(executor: &mut CommandExecutor<'_, '_>) -> Result<(), RefusalReason> {
     Ok(())
 }
 
-/// Submits the new task. This one stays as it is, but for the record of the command.
+/// Submits the new task. This one stays as it is, but for the record of the command, and an Error, which is settled.
 fn rerun(
     executor: &mut CommandExecutor<'_, '_>,
     action: &CommandAction,
 ) -> Result<(), RefusalReason> {
     check_rerun(&executor.change.task, action, executor.change.now())?;
     match submission(executor.change.sources(), action) {
-        Ok(submission) => executor.change.notifications.push(Effect::Submit(submission)),
+        Ok(submission) => {
+            let (now, task) = (executor.change.now(), &mut executor.change.task);
+            if task.is_unresolved() {
+                task.resolved_at = Some(now);
+            }
+            executor.change.notifications.push(Effect::Submit(submission));
+        }
         // The documents are loaded next, and the decision is repeated.
         Err(ValueError::NotLoaded) => {}
         Err(ValueError::Invalid(reason)) => return Err(reason),

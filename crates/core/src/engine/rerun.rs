@@ -68,10 +68,11 @@ pub(crate) fn check_rerun(
         return Err(format!("the task is {state}: only a task that has ended can be run again"));
     }
     let awaited = task.awaited_attempts().map(|(.., complete_by)| complete_by);
-    let awaited = awaited.filter(|complete_by| *complete_by > now);
+    // The end of what goes on may begin the undo of the task, also after its deadline.
+    let awaited = awaited.filter(|complete_by| task.goes_on() || *complete_by > now);
     if let Some(until) = awaited.chain(task.pauses().filter(|_| task.goes_on())).max() {
         return Err(format!(
-            "the task is in Error, and what has started goes on, until {until} or longer: wait for its outcome, or cancel the task"
+            "the task is in Error, and what has started goes on, until {until} or longer: wait for its outcome"
         ));
     }
     let id = rerun_id(task, action)?;
@@ -172,6 +173,11 @@ fn is_kept(task: &Task, name: &StepName, step: &CompiledStep) -> Result<bool, Re
     if record.part_spans(name).any(|(_, part)| part.undo.is_some()) {
         return Err(format!(
             "step {name} was undone, so that its output cannot be kept: run the task again from it, or as a whole"
+        ));
+    }
+    if record.is_passed_over() {
+        return Err(format!(
+            "the task went on without step {name}, which failed: run the task again from it, or as a whole"
         ));
     }
     match record.forward.state {

@@ -114,7 +114,7 @@ use crate::{
     limits,
     model::{
         attempt::{Action, AttemptId},
-        command::ReceivedCommand,
+        command::{CommandAction, ReceivedCommand},
         messages::{NO_REPLY, StepReply, WakeCause},
         task::{ProcessState, Task},
     },
@@ -294,10 +294,14 @@ impl<'a> DecisionInput<'a, '_> {
 
     /// Replaces a decision that makes the task's item larger, and larger than its limit: the task stops in Error, which
     /// needs little space. If the task has ended, it stays as it is. Decisions up to the limit are not replaced, nor those
-    /// that stop an ended task again or undo it further, because an effect came to light: what DynamoDB accepts beyond the limit
-    /// is for them.
+    /// that stop an ended task again or undo it further, because an effect came to light, nor
+    /// what settles an Error: what DynamoDB accepts beyond the limit is for them.
     fn within_size(&self, decided: Transition, event: &Event) -> Transition {
         let is_report = !matches!(event, Event::CommandReceived(_));
+        let settles = match event {
+            Event::CommandReceived(received) => received.command.action == CommandAction::Resolve,
+            _ => false,
+        };
         let stops_again = |task: &Task| {
             let is_undone_further = task.process_state == ProcessState::Undoing;
             let changes = task.error != self.task.error || is_undone_further;
@@ -308,6 +312,7 @@ impl<'a> DecisionInput<'a, '_> {
                 size::is_over_limit(task)
                     && size::task_bytes(task) > size::task_bytes(self.task)
                     && !stops_again(task)
+                    && !settles
             }
             Transition::Ignore { .. } | Transition::Illegal(_) => false,
         };

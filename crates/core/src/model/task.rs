@@ -418,13 +418,11 @@ impl Task {
         }
     }
 
-    /// The task in Error with the retention that it has if it is settled now. `None` if it is not in Error, is settled, or is kept
-    /// for at least half of the retention time and half of the margin from now on.
+    /// The task in Error with the retention that it has if it is settled now. `None` if it is not in Error, is settled, or its
+    /// retention was counted from half of the margin ago, or later: whatever the retention time was then, nothing has expired.
     #[must_use]
-    pub fn kept_until_resolved(&self, now: Timestamp, default_retention: Duration) -> Option<Self> {
-        let retention = self.retention_s.map_or(default_retention, Duration::from_secs);
-        let expires_at = self.document_retention().expires_at(default_retention);
-        let is_kept = expires_at > later(now, (retention + limits::RETENTION_MARGIN) / 2);
+    pub fn kept_until_resolved(&self, now: Timestamp) -> Option<Self> {
+        let is_kept = later(self.retention_start, limits::RETENTION_MARGIN / 2) > now;
         (self.is_unresolved() && !is_kept).then(|| Self {
             retention_start: self.retention_start.max(now),
             revision: self.revision + 1,
@@ -454,14 +452,16 @@ impl Task {
     /// `expires_at` is the expiry of this task's item, in seconds since the epoch.
     #[must_use]
     pub fn may_be_replaced_by(&self, expires_at: Option<i64>, new: &Self) -> bool {
-        let Some(expires_at) = expires_at else { return false };
         let of_earlier_parent = match (&self.parent, &new.parent) {
             (Some(earlier), Some(later)) => {
                 earlier.task_id == later.task_id && earlier.incarnation < later.incarnation
             }
             (None, _) | (_, None) => false,
         };
-        expires_at <= new.submitted_at.as_second() || of_earlier_parent
+        // Nobody settles the Error of a child whose parent is gone.
+        let is_over = expires_at.is_some() || self.is_unresolved() && self.due.is_none();
+        expires_at.is_some_and(|at| at <= new.submitted_at.as_second())
+            || of_earlier_parent && is_over
     }
 
     /// Whether `step` has completed or was skipped.

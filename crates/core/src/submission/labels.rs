@@ -63,7 +63,7 @@ fn label(template: &Template, scope: Scope<'_>) -> Result<Option<LabelValue>, St
     };
     let text = match value {
         Value::Null => return Ok(None),
-        Value::String(text) => text,
+        Value::String(text) => text.trim().to_owned(),
         Value::Bool(value) => value.to_string(),
         Value::Number(number) => number_text(&number),
         Value::Array(_) | Value::Object(_) => {

@@ -60,8 +60,8 @@ pub async fn extend_for_parent<P: Ports>(
     save_extended(ports, &request.task_id, extended).await.map(drop)
 }
 
-/// Extends the expiry of what a task in Error refers to, if it would expire soon, and no operator has settled the Error. Returns the
-/// task, if there is one.
+/// Extends the expiry of what a task in Error refers to, twice a day, until an operator has settled the Error. Returns the task, if
+/// there is one.
 ///
 /// # Errors
 /// As for [`extend_for_parent`].
@@ -69,8 +69,8 @@ pub async fn keep_until_resolved<P: Ports>(
     ports: &P,
     task_id: &TaskId,
 ) -> Result<Option<Task>, DriveError> {
-    let (now, retention) = (ports.clock().now(), ports.timing().retention);
-    save_extended(ports, task_id, |task| task.kept_until_resolved(now, retention)).await
+    let now = ports.clock().now();
+    save_extended(ports, task_id, |task| task.kept_until_resolved(now)).await
 }
 
 /// Saves a task with a longer retention, and extends the expiry of its documents and child tasks first. `extended` returns `None` if

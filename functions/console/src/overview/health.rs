@@ -101,7 +101,15 @@ mod tests {
     fn healthy() -> HealthData {
         let at = earlier(NOW, Duration::from_secs(60));
         let (took_ms, due, failed, shards_left) = (5, 1, 0, 0);
-        let last_run = SupervisorRun { at, took_ms, due, failed, shards_left, counted_until: None };
+        let last_run = SupervisorRun {
+            at,
+            took_ms,
+            due,
+            failed,
+            shards_left,
+            counted_until: None,
+            errors: Default::default(),
+        };
         HealthData {
             in_error: TaskCount::default(),
             breakers: Vec::new(),

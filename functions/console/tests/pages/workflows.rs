@@ -221,8 +221,15 @@ async fn tasks_that_ended_in_the_last_day_are_counted_by_state() {
         store.save_shared_record(&minute.record(ago(hours))).await.unwrap();
     }
     let counted_until = Some(minute_of(now));
-    let run =
-        SupervisorRun { at: now, took_ms: 0, due: 0, failed: 0, shards_left: 0, counted_until };
+    let run = SupervisorRun {
+        at: now,
+        took_ms: 0,
+        due: 0,
+        failed: 0,
+        shards_left: 0,
+        counted_until,
+        errors: Default::default(),
+    };
     store.save_shared_record(&run.record(0)).await.unwrap();
     console
         .get("/console/workflows")
