@@ -216,6 +216,14 @@ mod tests {
     }
 
     #[test]
+    fn yes_and_no_have_one_spelling_each() {
+        let schema = json!({ "type": "object", "properties": { "ok": { "type": "boolean" } } });
+        let answer = |value| AnswerForm::new(&schema, &entered(&[("ok", value)])).unwrap().answer();
+        assert_eq!(answer("no"), Ok(json!({ "ok": false })));
+        assert_eq!(answer("true"), Err("ok must be yes or no".to_owned()));
+    }
+
+    #[test]
     fn missing_and_malformed_values_are_named() {
         let schema = json!({ "type": "object", "required": ["limit"], "properties": {
             "limit": { "type": "number" },
@@ -243,6 +251,8 @@ mod tests {
             json!({ "type": "string" }),
             json!({ "type": "object", "properties": { "a": { "type": "array" } } }),
             json!({ "type": "object", "properties": { "a": { "enum": [1, 2] } } }),
+            json!({ "type": "object", "properties": {}, "required": ["outside"] }),
+            json!({ "type": "object", "properties": {}, "minProperties": 1 }),
         ] {
             assert_eq!(AnswerForm::new(&schema, &BTreeMap::new()), None, "{schema}");
         }

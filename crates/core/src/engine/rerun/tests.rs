@@ -13,7 +13,10 @@ use crate::{
         messages::{ReplyOutcome, StepRequest},
         task::ProcessState,
     },
-    submission::{accept, rerun::check_kept},
+    submission::{
+        accept,
+        rerun::{check_kept, check_source},
+    },
 };
 
 /// Three steps in a line, each with an undo. The last reads the output of the one before.
@@ -83,6 +86,7 @@ fn kept_steps_are_not_called_and_later_steps_read_their_outputs() {
     assert_eq!(new.task.task_id.as_str(), "t-rerun-1");
     assert_eq!(new.task.rerun.as_ref().unwrap().of.as_str(), "t");
     assert_eq!(old.task.reruns().map(TaskId::as_str).collect::<Vec<_>>(), ["t-rerun-1"]);
+    assert!(!old.task.is_unresolved(), "whoever runs it again has settled its Error");
 
     let (_, effects) = new.apply(&Event::Wake);
     let sent = requests(&effects);
@@ -240,4 +244,21 @@ fn a_version_that_differs_in_a_kept_step_is_refused() {
         refusal(json!({ "steps": { "check": before, "reserve": { "after": ["check"] } } })),
         "step charge of task t is not kept: in version 2 it comes after check, which is to run"
     );
+}
+
+#[test]
+fn a_submission_that_no_command_of_the_old_task_has_sent_is_refused() {
+    let mut old = stopped(json!({}));
+    let action = rerun(Some("ship"));
+    let forged = rerun_submission(&old.plan, &old.task, &old.stored, &action, at(1));
+    let forged = forged.unwrap().unwrap();
+    let check = |submission: &Submission, old: Option<&Task>| {
+        check_source(submission, submission.rerun.as_ref().unwrap(), old).is_ok()
+    };
+    assert!(!check(&forged, Some(&old.task)), "nobody has sent the command");
+    assert!(!check(&forged, None));
+    run_again(&mut old, action);
+    assert!(check(&forged, Some(&old.task)));
+    let other = Submission { tenant: "acme".parse().ok(), ..forged };
+    assert!(!check(&other, Some(&old.task)), "the tenant is that of the old task");
 }
