@@ -63,7 +63,7 @@ fn malformed_submissions(client_queue: &str, unlisted_queue: &str) -> Vec<Invali
     let unknown_key_at = unknown_key.to_string().find("\"inputs\"").unwrap() + "\"inputs\"".len();
     let half = with_field(json!({ "task_id": "half" }), "reply_to", json!(unlisted_queue));
     let keys = "`task_id`, `workflow`, `version`, `input`, `tenant`, `reply_to`, \
-                `parent`, `undo`, `attempt`, `has_begun`, `keep`";
+                `parent`, `undo`, `attempt`, `has_begun`, `keep`, `rerun`";
     let tenant = to_client(with_field(order_submission("bad-tenant"), "tenant", json!("a b")));
     let tenant_at = tenant.to_string().find("\"a b\"").unwrap() + "\"a b\"".len();
     vec![

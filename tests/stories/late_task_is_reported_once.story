@@ -4,9 +4,9 @@ workflow within 10m, late after 40s
   ship:   after charge, within 60s
 
 submit                       => Pending; due 30s
-wake                         => Processing; due 40s; request charge #1 by 60s
+wake                         => Processing; request charge #1 by 60s
 clock +45s
 sweep                        => late; due 60s; alert: late charge
 agent completes charge #1    => charge completed (output kept); request ship #1 by 105s
 clock +70s
-sweep                        => ship failed
+sweep                        => ship waiting (failures 1, may have run, call may be in progress until 167s, reason kept); unlocked; due 145s; wake scheduler

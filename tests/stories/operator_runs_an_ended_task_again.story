@@ -39,4 +39,4 @@ agent fails reserve #1 "no stock"
                              => Error; reserve failed (failures 1, reason kept); alert reserve "step reserve: no stock"
 ann reruns charge            => refused: step reserve is failed, so that it has no output to keep: run the task again from it, or as a whole
 ann reruns pack              => refused: the workflow has no step pack
-ann reruns reserve           => submit o-1-rerun-1 to order with {"item":"tea"}; published: rerun from reserve
+ann reruns reserve           => settled; submit o-1-rerun-1 to order with {"item":"tea"}; published: rerun from reserve

@@ -349,7 +349,7 @@ async fn an_invalid_answer_gets_the_form_again_with_what_was_entered() {
     let (status, page) = fixture.answer(&fields).await;
     assert_eq!(status, 400);
     assert_has(&page, &["enter a reason", "<details open>"]);
-    let large = "x".repeat(140_000);
+    let large = "x".repeat(400_000);
     assert_eq!(fixture.answer(&[("answer.code", &large)]).await.0, 413);
     assert_eq!(fixture.task().await, before);
 }

@@ -89,6 +89,7 @@ mask: [/card/number, '/items/*/secret']
 env: { table: orders, tries: 3, strict: false, account: null }
 vars: { total: '${ input.price * input.count }', dear: '${ vars.total > 100 && env.strict }' }
 labels: { customer: '${ input.customer.id }', dear: '${ vars.dear }', at: '${ task.submitted_at }', shop: '${ env.table }-1' }
+warn_after: 1d
 ";
 
 /// The errors in [`EVERYTHING`] after `from` is replaced by `to`.

@@ -80,10 +80,16 @@ impl SimulatedDeployment {
         sends_commands
     }
 
+    /// The tasks in Error that nobody has settled, also those that have the id of an earlier task.
+    pub(super) fn unresolved(&self) -> Vec<Task> {
+        let ids: Vec<_> = self.state().oracle.tasks.keys().cloned().collect();
+        let tasks = ids.iter().filter_map(|id| self.present(id));
+        tasks.filter(Task::is_unresolved).collect()
+    }
+
     /// Schedules a command that settles each Error, so that all tasks expire.
     pub(super) fn settle_errors(&self) {
-        let tasks: Vec<_> = self.state().oracle.tasks.values().cloned().collect();
-        for task in tasks.iter().filter(|task| task.is_unresolved()) {
+        for task in self.unresolved() {
             let id = "settled".to_owned();
             let command = self.command_of(&task.task_id, id, CommandAction::Resolve);
             let command = command.map(|command| ScheduledEvent::Command(command, 1));

@@ -8,7 +8,6 @@ use futures_util::{
     future::{AbortHandle, Abortable, BoxFuture},
     stream::FuturesUnordered,
 };
-use steward_core::model::task::Task;
 use steward_runtime::ports::{Ports, Queue, StateStore};
 use tokio::select;
 
@@ -391,7 +390,7 @@ impl Runner {
     /// Lets a supervisor keep the tasks in Error, if it is idle.
     fn keep_errors(&mut self, index: usize, now: Millis) {
         let deployment = self.deployment.clone();
-        let unresolved = deployment.state().oracle.tasks.values().any(Task::is_unresolved);
+        let unresolved = !deployment.unresolved().is_empty();
         let every = KEEP_ERRORS_EVERY;
         let next = if unresolved { now + every } else { deployment.next_round(now, every) };
         deployment.schedule(next, ScheduledEvent::KeepErrors(index));

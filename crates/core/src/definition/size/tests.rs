@@ -238,7 +238,7 @@ fn a_task_that_would_grow_over_the_limit_stops_in_error_with_an_alert_and_refuse
 fn an_effect_that_comes_to_light_in_a_full_task_that_is_undone_is_recorded() {
     let (plan, mut task) = near_the_limit();
     task.process_state = ProcessState::Undone;
-    (task.ended_at, task.due) = (Some(Timestamp::UNIX_EPOCH), None);
+    (task.ended_at, task.due, task.resolved_at) = (Some(Timestamp::UNIX_EPOCH), None, None);
     let failed = StepRecord::new(StepState::Failed { attempt: Some(1) });
     task.steps.insert("more".parse().unwrap(), failed);
     task.undo_reason = Some(String::new());

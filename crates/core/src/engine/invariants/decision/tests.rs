@@ -718,7 +718,7 @@ fn each_invariant_of_messages_can_be_violated() {
         ),
         (
             Facts::new(json!({}), steps(json!({ "k": running(1) }))).sends([submission("other")]),
-            "it is of a running step",
+            "it is of a running step, or a recorded rerun",
         ),
         (
             Facts::new(json!({}), error()).sends([notification("1970-01-01T00:00:01Z")]),
