@@ -158,6 +158,7 @@ async fn a_save_of_an_earlier_task_with_the_same_id_is_rejected() {
         process_state: ProcessState::Error,
         due: None,
         ended_at: Some(first.submitted_at),
+        resolved_at: Some(first.submitted_at),
         revision: 2,
         ..first
     };
