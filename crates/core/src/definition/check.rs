@@ -82,11 +82,8 @@ impl Checker<'_> {
             self.report("version", "versions count from 1");
         }
         self.check_within("complete_within", workflow.complete_within, limits::TASK_WITHIN_MAX);
-        if workflow
-            .warn_after
-            .is_some_and(|after| after.is_zero() || after >= workflow.complete_within)
-        {
-            self.report("warn_after", "must be more than 0s and less than `complete_within`");
+        if workflow.warn_after.is_some_and(|after| after.is_zero()) {
+            self.report("warn_after", "must be more than 0s");
         }
         if let Some(retention) = workflow.retention {
             let (min, max) = (limits::RETENTION_MIN, limits::RETENTION_MAX);

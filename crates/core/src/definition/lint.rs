@@ -14,6 +14,7 @@
 //! | an `undo` that reads its own step's output, and does not ask whether there is one | warning |
 //! | attempts, pauses and extended waits of one step longer than the task's `complete_within` | warning |
 //! | the same for a path of consecutive steps | warning |
+//! | `warn_after` not shorter than `complete_within` | warning |
 //! | a label that reads a masked value | warning |
 //! | a division whose result depends on whether an input is written 12 or 12.0 | warning |
 //! | attempts, pauses and extended waits of one step longer than its `give_up_after` or `key_valid_for` | note |
@@ -82,6 +83,7 @@ impl Workflow {
             linter.check_attempts(name, step);
             linter.check_undo(name, step);
         }
+        linter.check_warning();
         linter.check_labels();
         linter.check_divisions();
         linter.check_key_formats();
@@ -102,6 +104,15 @@ impl Linter<'_> {
     fn report(&mut self, severity: Severity, at: String, message: String, hint: &str) {
         let hint = Some(hint.to_owned());
         self.found.push(LintFinding { severity, problem: DefinitionProblem { at, message, hint } });
+    }
+
+    fn check_warning(&mut self) {
+        let Some(after) = self.workflow.warn_after else { return };
+        if after >= self.workflow.complete_within {
+            let message = "not shorter than `complete_within`, so no task is reported as late";
+            let hint = "warn earlier, or remove it";
+            self.report(Severity::Warning, "warn_after".to_owned(), message.to_owned(), hint);
+        }
     }
 
     fn check_callback(&mut self, name: &StepName, step: &StepDefinition) {

@@ -227,7 +227,13 @@ fn resolve(executor: &mut CommandExecutor<'_, '_>) -> Result<(), RefusalReason> 
             return Err("a step that has started goes on: wait for its end".to_owned());
         }
         ProcessState::Error => {}
-        state => return Err(format!("the task is {state}, and has no Error to resolve")),
+        state @ (ProcessState::Pending
+        | ProcessState::Processing
+        | ProcessState::Undoing
+        | ProcessState::Processed
+        | ProcessState::Undone) => {
+            return Err(format!("the task is {state}, and has no Error to resolve"));
+        }
     }
     task.resolved_at = Some(now);
     Ok(())

@@ -298,10 +298,7 @@ impl<'a> DecisionInput<'a, '_> {
     /// what settles an Error: what DynamoDB accepts beyond the limit is for them.
     fn within_size(&self, decided: Transition, event: &Event) -> Transition {
         let is_report = !matches!(event, Event::CommandReceived(_));
-        let settles = match event {
-            Event::CommandReceived(received) => received.command.action == CommandAction::Resolve,
-            _ => false,
-        };
+        let settles = matches!(event, Event::CommandReceived(received) if received.command.action == CommandAction::Resolve);
         let stops_again = |task: &Task| {
             let is_undone_further = task.process_state == ProcessState::Undoing;
             let changes = task.error != self.task.error || is_undone_further;
