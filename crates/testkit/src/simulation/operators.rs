@@ -87,14 +87,16 @@ impl SimulatedDeployment {
         tasks.filter(Task::is_unresolved).collect()
     }
 
-    /// Schedules a command that settles each Error, so that all tasks expire.
-    pub(super) fn settle_errors(&self) {
-        for task in self.unresolved() {
+    /// Schedules a command that settles each Error, so that all tasks expire. Returns whether there is one.
+    pub(super) fn settle_errors(&self) -> bool {
+        let unresolved = self.unresolved();
+        for task in &unresolved {
             let id = "settled".to_owned();
             let command = self.command_of(&task.task_id, id, CommandAction::Resolve);
             let command = command.map(|command| ScheduledEvent::Command(command, 1));
             command.into_iter().for_each(|command| self.schedule(self.now(), command));
         }
+        !unresolved.is_empty()
     }
 
     fn command_of(&self, task_id: &TaskId, id: String, action: CommandAction) -> Option<Command> {

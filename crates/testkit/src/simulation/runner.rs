@@ -93,8 +93,12 @@ impl Runner {
             }
         }
         if self.deployment.plan.payloads.is_some() && self.nothing_found() {
-            self.deployment.settle_errors();
-            self.run_until_quiet().await;
+            // What still happens meanwhile, as the reuse of an id, may end in Error, too.
+            for _ in 0..ROUNDS {
+                if self.deployment.settle_errors() && !self.run_until_quiet().await {
+                    break;
+                }
+            }
             self.deployment.check_no_payload_is_left().await;
         }
         self.report(seed)
