@@ -42,7 +42,7 @@ pub struct Unresolved {
 }
 
 /// Makes the pass, if an hour has begun since the last one, and the report, if a day has begun. What fails, or is not done by the
-/// deadline, is not noted in `done`, so that the next run repeats it.
+/// deadline, is not noted in `done`: the next run repeats the pass, and that of the next hour the report.
 pub(crate) async fn keep_each_hour<P: Ports>(
     ports: &P,
     done: &mut ErrorsPass,
